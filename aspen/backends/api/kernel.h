@@ -1,0 +1,107 @@
+// What a backend offers: kernels, made once per op while a program is compiled and run many times
+// without allocating. Kernels see pointers, types and attributes; never the compiler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "aspen/base/attrs.h"
+#include "aspen/base/tensor_type.h"
+
+namespace aspen {
+
+// What is to be computed. An optional input that is absent has present == false.
+struct KernelInput {
+  TensorType type;
+  bool present = true;
+};
+
+struct KernelRequest {
+  std::string op;
+  Attrs attrs;
+  std::vector<KernelInput> inputs;
+  std::vector<TensorType> outputs;
+};
+
+// Where a run stands. Random ops derive their numbers from these and from their own stream id alone,
+// so that the order in which ops run never shows in the result.
+struct StepContext {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;  // micro-batches since the program was loaded
+  std::uint64_t replica = 0;
+};
+
+struct KernelArgs {
+  std::span<const void* const> inputs;  // nullptr for an absent optional input
+  std::span<void* const> outputs;       // may equal an input where the op declares in-place use
+  void* workspace = nullptr;            // 64-byte aligned, workspace_bytes() long
+  const StepContext* step = nullptr;
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual std::size_t workspace_bytes() const { return 0; }
+  virtual void run(const KernelArgs& args) const = 0;
+};
+
+// A request together with the pointers of one run: what a plain kernel function receives.
+class KernelCall {
+ public:
+  KernelCall(const KernelRequest& request, const KernelArgs& args) : request_(request), args_(args) {}
+
+  template <class A> const A& attrs() const { return request_.attrs.as<A>(); }
+  const KernelRequest& request() const { return request_; }
+  std::size_t num_inputs() const { return request_.inputs.size(); }
+  std::size_t num_outputs() const { return request_.outputs.size(); }
+  bool has(std::size_t i) const { return i < request_.inputs.size() && request_.inputs[i].present; }
+  const TensorType& in_type(std::size_t i) const { return request_.inputs[i].type; }
+  const TensorType& out_type(std::size_t i) const { return request_.outputs[i]; }
+  template <class T> const T* in(std::size_t i) const { return static_cast<const T*>(args_.inputs[i]); }
+  template <class T> T* out(std::size_t i) const { return static_cast<T*>(args_.outputs[i]); }
+  template <class T> T* workspace() const { return static_cast<T*>(args_.workspace); }
+  const StepContext& step() const { return *args_.step; }
+
+ private:
+  const KernelRequest& request_;
+  const KernelArgs& args_;
+};
+
+using KernelFunction = void (*)(const KernelCall& call);
+using WorkspaceFunction = std::size_t (*)(const KernelRequest& request);
+
+// Makes a kernel for the request, or returns nullptr to decline; `why` then says the reason.
+using KernelFactory = std::function<std::unique_ptr<Kernel>(const KernelRequest& request, std::string& why)>;
+
+// An ordered list of candidates per op: the first that does not decline is taken.
+class KernelRegistry {
+ public:
+  void add(std::string_view op, KernelFactory factory);
+  void add(std::string_view op, KernelFunction function, WorkspaceFunction workspace = nullptr);
+
+  std::unique_ptr<Kernel> create(const KernelRequest& request, std::string& why) const;
+  bool has(std::string_view op) const { return factories_.find(op) != factories_.end(); }
+
+ private:
+  std::map<std::string, std::vector<KernelFactory>, std::less<>> factories_;
+};
+
+// A kind of device. Concrete backends are made by functions declared beside them.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  // Never nullptr: a request no kernel takes is a UserError that lists the reasons.
+  virtual std::unique_ptr<Kernel> create_kernel(const KernelRequest& request) const = 0;
+};
+
+std::string to_string(const KernelRequest& request);  // "softmax(f32[8, 16]) -> f32[8, 16] {axis=-1}"
+
+}  // namespace aspen

@@ -1,0 +1,102 @@
+// Attributes of an op: a plain struct that lists its fields once, in `visit`. From that one list come
+// printing, parsing, comparison and hashing.
+//
+//   struct SoftmaxAttrs {
+//     std::int64_t axis = -1;
+//     void visit(AttrVisitor& v) { v("axis", axis); }
+//   };
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+#include "aspen/base/dtype.h"
+#include "aspen/base/error.h"
+
+namespace aspen {
+
+// Bytes of a constant, shared between graphs that copy it.
+struct Blob {
+  std::shared_ptr<const std::vector<std::byte>> bytes;
+};
+
+// Work the core cannot do itself, run on the host in the middle of a program (see ops/host_call).
+// The front end implements it; the core knows only its name.
+class HostFunction {
+ public:
+  virtual ~HostFunction() = default;
+  virtual std::string name() const = 0;
+  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs) = 0;
+};
+
+class AttrVisitor {
+ public:
+  virtual ~AttrVisitor() = default;
+  virtual void operator()(const char* name, std::int64_t& field) = 0;
+  virtual void operator()(const char* name, double& field) = 0;
+  virtual void operator()(const char* name, bool& field) = 0;
+  virtual void operator()(const char* name, DType& field) = 0;
+  virtual void operator()(const char* name, std::string& field) = 0;
+  virtual void operator()(const char* name, std::vector<std::int64_t>& field) = 0;
+  virtual void operator()(const char* name, std::vector<double>& field) = 0;
+  virtual void operator()(const char* name, Blob& field) = 0;
+  virtual void operator()(const char* name, std::shared_ptr<HostFunction>& field) = 0;
+};
+
+struct NoAttrs {
+  void visit(AttrVisitor&) {}
+};
+
+// Any attribute struct, by value and immutable.
+class Attrs {
+ public:
+  Attrs() : Attrs(of(NoAttrs{})) {}
+
+  template <class T>
+  static Attrs of(T value) {
+    return Attrs(std::make_shared<const Holder<T>>(std::move(value)));
+  }
+
+  template <class T>
+  const T& as() const {
+    const auto* holder = dynamic_cast<const Holder<T>*>(holder_.get());
+    if (holder == nullptr) throw InternalError("attributes are {}, not {}", holder_->type().name(), typeid(T).name());
+    return holder->value;
+  }
+
+  // Shows a copy of the struct to the visitor and returns the copy: a parsing visitor may fill it.
+  Attrs visited(AttrVisitor& visitor) const { return Attrs(holder_->visited(visitor)); }
+
+  std::string to_string() const;  // "{axis=-1}", "" when there are no fields
+  bool operator==(const Attrs& other) const;
+
+ private:
+  struct HolderBase {
+    virtual ~HolderBase() = default;
+    virtual std::shared_ptr<const HolderBase> visited(AttrVisitor&) const = 0;
+    virtual const std::type_info& type() const = 0;
+  };
+
+  template <class T>
+  struct Holder final : HolderBase {
+    explicit Holder(T v) : value(std::move(v)) {}
+    std::shared_ptr<const HolderBase> visited(AttrVisitor& visitor) const override {
+      T copy = value;
+      copy.visit(visitor);
+      return std::make_shared<const Holder<T>>(std::move(copy));
+    }
+    const std::type_info& type() const override { return typeid(T); }
+    T value;
+  };
+
+  explicit Attrs(std::shared_ptr<const HolderBase> holder) : holder_(std::move(holder)) {}
+
+  std::shared_ptr<const HolderBase> holder_;
+};
+
+}  // namespace aspen

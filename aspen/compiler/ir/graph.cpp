@@ -1,0 +1,132 @@
+#include "aspen/compiler/ir/graph.h"
+
+#include <algorithm>
+
+#include "aspen/compiler/ir/op_def.h"
+
+namespace aspen {
+
+const std::string& Op::name() const { return def_->name(); }
+
+Value* Op::in(std::string_view port) const { return inputs_[def_->input_index(port)]; }
+
+Value* Op::out(std::string_view port) const { return outputs_[def_->output_index(port)].get(); }
+
+std::vector<Value*> Op::outputs() const {
+  std::vector<Value*> result;
+  for (const auto& output : outputs_) result.push_back(output.get());
+  return result;
+}
+
+void Op::set_input(std::size_t i, Value* value) {
+  if (inputs_[i] != nullptr) {
+    auto& users = inputs_[i]->users_;
+    users.erase(std::find(users.begin(), users.end(), this));
+  }
+  inputs_[i] = value;
+  if (value != nullptr) value->users_.push_back(this);
+}
+
+std::string_view name_of(VariableKind kind) {
+  switch (kind) {
+    case VariableKind::kParameter: return "parameter";
+    case VariableKind::kBuffer: return "buffer";
+    case VariableKind::kOptimizerState: return "optimizer_state";
+    case VariableKind::kAccumulator: return "accumulator";
+    case VariableKind::kSetting: break;
+  }
+  return "setting";
+}
+
+std::unique_ptr<Value> Graph::new_value(TensorType type) {
+  auto value = std::make_unique<Value>();
+  value->id_ = next_id_++;
+  value->type_ = std::move(type);
+  return value;
+}
+
+Value* Graph::add_input(std::string name, TensorType type) {
+  inputs_.push_back(new_value(std::move(type)));
+  inputs_.back()->set_name(std::move(name));
+  return inputs_.back().get();
+}
+
+Variable* Graph::add_variable(std::string name, VariableKind kind, TensorType type, bool trainable) {
+  if (find_variable(name) != nullptr) throw InternalError("a variable \"{}\" exists already", name);
+  auto variable = std::make_unique<Variable>();
+  variable->value = new_value(std::move(type));
+  variable->value->set_name(name);
+  variable->name = std::move(name);
+  variable->kind = kind;
+  variable->trainable = trainable;
+  variables_.push_back(std::move(variable));
+  return variables_.back().get();
+}
+
+void Graph::add_output(std::string name, Value* value) { outputs_.push_back({std::move(name), value}); }
+
+Op* Graph::add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op* before) {
+  auto op = std::make_unique<Op>();
+  op->def_ = &def;
+  op->attrs_ = std::move(attrs);
+  std::vector<TensorType> types = def.infer(inputs, op->attrs_);
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    auto value = new_value(std::move(types[i]));
+    value->producer_ = op.get();
+    value->index_ = i;
+    op->outputs_.push_back(std::move(value));
+  }
+  op->inputs_.assign(inputs.size(), nullptr);
+  for (std::size_t i = 0; i < inputs.size(); ++i) op->set_input(i, inputs[i]);
+  auto place = before != nullptr ? before->self_ : ops_.end();
+  auto inserted = ops_.insert(place, std::move(op));
+  (*inserted)->self_ = inserted;
+  return inserted->get();
+}
+
+void Graph::erase(Op* op) {
+  for (const auto& output : op->outputs_) {
+    if (!output->users_.empty() || is_output(output.get())) {
+      throw InternalError("erasing {} while value %{} is in use", op->name(), output->id());
+    }
+  }
+  for (std::size_t i = 0; i < op->inputs_.size(); ++i) op->set_input(i, nullptr);
+  ops_.erase(op->self_);
+}
+
+void Graph::move_before(Op* op, Op* before) {
+  ops_.splice(before != nullptr ? before->self_ : ops_.end(), ops_, op->self_);
+}
+
+void Graph::replace_uses(Value* from, Value* to) {
+  if (from == to) return;
+  std::vector<Op*> users = from->users_;
+  for (Op* user : users) {
+    for (std::size_t i = 0; i < user->inputs_.size(); ++i) {
+      if (user->inputs_[i] == from) user->set_input(i, to);
+    }
+  }
+  for (auto& output : outputs_) {
+    if (output.value == from) output.value = to;
+  }
+}
+
+Variable* Graph::find_variable(std::string_view name) const {
+  for (const auto& variable : variables_) {
+    if (variable->name == name) return variable.get();
+  }
+  return nullptr;
+}
+
+Variable* Graph::variable_of(const Value* value) const {
+  for (const auto& variable : variables_) {
+    if (variable->value.get() == value) return variable.get();
+  }
+  return nullptr;
+}
+
+bool Graph::is_output(const Value* value) const {
+  return std::any_of(outputs_.begin(), outputs_.end(), [&](const Output& output) { return output.value == value; });
+}
+
+}  // namespace aspen

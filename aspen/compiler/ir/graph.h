@@ -1,0 +1,157 @@
+// The graph: a list of ops in topological order over values in SSA form, with static types.
+//
+// Meaning. A graph is run once per micro-batch. Inputs arrive fresh for each run. A variable (parameter,
+// buffer, optimiser state) keeps its contents between runs: its value in the graph is what it held when the
+// section began; `assign` stores what it holds afterwards. All reads of a variable in a section therefore come
+// before its assign, and the schedule keeps it so. Ops of section kStep run for every micro-batch, those of
+// kUpdate once after the last micro-batch of a weight update; only variables carry values between the two.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "aspen/base/attrs.h"
+#include "aspen/base/tensor_type.h"
+
+namespace aspen {
+
+class Graph;
+class Op;
+class OpDef;
+
+class Value {
+ public:
+  std::int64_t id() const { return id_; }
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+  const TensorType& type() const { return type_; }
+  const Shape& shape() const { return type_.shape; }
+  DType dtype() const { return type_.dtype; }
+  std::int64_t rank() const { return type_.rank(); }
+  Op* producer() const { return producer_; }  // nullptr for graph inputs and variables
+  std::size_t index() const { return index_; }
+  // Ops that read this value, one entry per use, in the order the uses were made.
+  const std::vector<Op*>& users() const { return users_; }
+
+ private:
+  friend class Graph;
+  friend class Op;
+  std::int64_t id_ = 0;
+  std::string name_;
+  TensorType type_;
+  Op* producer_ = nullptr;
+  std::size_t index_ = 0;
+  std::vector<Op*> users_;
+};
+
+// Where an op comes from, for messages, reports and names.
+struct Location {
+  std::string scope;   // module path: "layer1/0/conv1"
+  std::string source;  // "model.py:42, Decoder.forward"
+};
+
+// Where an op runs.
+struct Placement {
+  std::int64_t device = 0;
+  std::int64_t stage = 0;
+  std::int64_t phase = 0;
+  bool operator==(const Placement&) const = default;
+};
+
+enum class Section : std::uint8_t { kStep, kUpdate };
+
+class Op {
+ public:
+  const OpDef& def() const { return *def_; }
+  const std::string& name() const;  // of the definition: "softmax"
+  bool is(std::string_view name) const { return this->name() == name; }
+
+  std::size_t num_inputs() const { return inputs_.size(); }
+  std::size_t num_outputs() const { return outputs_.size(); }
+  Value* input(std::size_t i) const { return inputs_[i]; }  // nullptr: optional input left out
+  Value* output(std::size_t i = 0) const { return outputs_[i].get(); }
+  Value* in(std::string_view port) const;   // by port name
+  Value* out(std::string_view port) const;
+  const std::vector<Value*>& inputs() const { return inputs_; }
+  std::vector<Value*> outputs() const;
+  void set_input(std::size_t i, Value* value);
+
+  const Attrs& attrs() const { return attrs_; }
+  template <class A> const A& attrs() const { return attrs_.as<A>(); }
+  void set_attrs(Attrs attrs) { attrs_ = std::move(attrs); }
+
+  Location location;
+  Placement placement;
+  Section section = Section::kStep;
+  bool backward = false;   // made by autodiff
+  bool no_grad = false;    // captured while gradients were switched off
+
+ private:
+  friend class Graph;
+  const OpDef* def_ = nullptr;
+  std::vector<Value*> inputs_;
+  std::vector<std::unique_ptr<Value>> outputs_;
+  Attrs attrs_;
+  std::list<std::unique_ptr<Op>>::iterator self_;
+};
+
+enum class VariableKind : std::uint8_t { kParameter, kBuffer, kOptimizerState, kAccumulator, kSetting };
+
+std::string_view name_of(VariableKind kind);
+
+struct Variable {
+  std::string name;
+  VariableKind kind = VariableKind::kParameter;
+  bool trainable = false;      // a parameter that wants gradients
+  double initial = 0;          // fill value until somebody writes it
+  std::unique_ptr<Value> value;
+};
+
+class Graph {
+ public:
+  explicit Graph(std::string name = "main") : name_(std::move(name)) {}
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  const std::string& name() const { return name_; }
+
+  Value* add_input(std::string name, TensorType type);
+  Variable* add_variable(std::string name, VariableKind kind, TensorType type, bool trainable = false);
+  void add_output(std::string name, Value* value);
+
+  // Adds an op at the end (or before `before`), infers and checks its output types.
+  Op* add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op* before = nullptr);
+  void erase(Op* op);                                  // its outputs must have no users
+  void move_before(Op* op, Op* before);                // nullptr: to the end
+  void replace_uses(Value* from, Value* to);           // in ops and in the graph's outputs
+
+  const std::list<std::unique_ptr<Op>>& ops() const { return ops_; }
+  const std::vector<std::unique_ptr<Value>>& inputs() const { return inputs_; }
+  const std::vector<std::unique_ptr<Variable>>& variables() const { return variables_; }
+  Variable* find_variable(std::string_view name) const;      // nullptr when there is none
+  Variable* variable_of(const Value* value) const;           // the variable whose value this is, or nullptr
+
+  struct Output {
+    std::string name;
+    Value* value;
+  };
+  std::vector<Output>& outputs() { return outputs_; }
+  const std::vector<Output>& outputs() const { return outputs_; }
+  bool is_output(const Value* value) const;
+
+ private:
+  std::unique_ptr<Value> new_value(TensorType type);
+
+  std::string name_;
+  std::int64_t next_id_ = 0;
+  std::vector<std::unique_ptr<Value>> inputs_;
+  std::vector<std::unique_ptr<Variable>> variables_;
+  std::vector<Output> outputs_;
+  std::list<std::unique_ptr<Op>> ops_;
+};
+
+}  // namespace aspen

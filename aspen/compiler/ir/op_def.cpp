@@ -1,0 +1,59 @@
+#include "aspen/compiler/ir/op_def.h"
+
+#include <algorithm>
+
+namespace aspen {
+namespace {
+
+std::size_t port_index(const std::vector<Port>& ports, std::string_view port, const std::string& op) {
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    if (ports[i].name == port) return i;
+  }
+  throw InternalError("op {} has no port \"{}\"", op, port);
+}
+
+}  // namespace
+
+const char* InferContext::who() const { return def_.name().c_str(); }
+
+std::size_t OpDef::input_index(std::string_view port) const { return port_index(inputs_, port, name_); }
+
+std::size_t OpDef::output_index(std::string_view port) const { return port_index(outputs_, port, name_); }
+
+std::vector<TensorType> OpDef::infer(const std::vector<Value*>& inputs, const Attrs& attrs) const {
+  bool variadic = !inputs_.empty() && inputs_.back().variadic;
+  if (variadic ? inputs.size() + 1 < inputs_.size() : inputs.size() != inputs_.size()) {
+    throw InternalError("op {} takes {} inputs, not {}", name_, inputs_.size(), inputs.size());
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Port& port = inputs_[std::min(i, inputs_.size() - 1)];
+    if (inputs[i] == nullptr && !port.optional) throw InternalError("input \"{}\" of {} is missing", port.name, name_);
+  }
+  return infer_(InferContext(*this, inputs, attrs));
+}
+
+const OpDef& OpRegistry::find(std::string_view name) const {
+  if (const OpDef* def = try_find(name)) return *def;
+  std::vector<std::string> names;
+  for (const auto& [known, def] : defs_) names.push_back(known);
+  throw UserError("there is no op \"{}\"; close matches: {}.", name, near_matches(name, names));
+}
+
+const OpDef* OpRegistry::try_find(std::string_view name) const {
+  auto found = defs_.find(name);
+  return found == defs_.end() ? nullptr : found->second.get();
+}
+
+std::vector<const OpDef*> OpRegistry::all() const {
+  std::vector<const OpDef*> result;
+  for (const auto& [name, def] : defs_) result.push_back(def.get());
+  return result;
+}
+
+OpDef& OpRegistry::insert(std::string name) {
+  auto [place, fresh] = defs_.try_emplace(name, std::make_unique<OpDef>(name));
+  if (!fresh) throw InternalError("op {} is defined twice", name);
+  return *place->second;
+}
+
+}  // namespace aspen

@@ -1,0 +1,155 @@
+// OpDef: all that is known of one kind of op, and OpRegistry: all kinds there are. An op folder defines its
+// op in `define_<folder>(OpRegistry&)`; the list of those calls is written by CMake.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "aspen/compiler/ir/graph.h"
+
+namespace aspen {
+
+class Builder;
+
+struct Port {
+  std::string name;
+  std::string doc;
+  bool optional = false;
+  bool variadic = false;  // last port only
+};
+
+// What a shape rule sees: the op name for messages, inputs and attributes.
+class InferContext {
+ public:
+  InferContext(const OpDef& def, const std::vector<Value*>& inputs, const Attrs& attrs)
+      : def_(def), inputs_(inputs), attrs_(attrs) {}
+  const char* who() const;
+  std::size_t num_inputs() const { return inputs_.size(); }
+  bool has(std::size_t i) const { return i < inputs_.size() && inputs_[i] != nullptr; }
+  const TensorType& in(std::size_t i) const { return inputs_[i]->type(); }
+  template <class A> const A& attrs() const { return attrs_.as<A>(); }
+  // Throws "[op] <message>" unless the condition holds.
+  template <class... Args>
+  void check(bool condition, fmt::format_string<Args...> format, Args&&... args) const {
+    if (!condition) throw UserError("[{}] {}", who(), fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  const OpDef& def_;
+  const std::vector<Value*>& inputs_;
+  const Attrs& attrs_;
+};
+
+using InferFunction = std::function<std::vector<TensorType>(const InferContext&)>;
+
+// What a gradient rule sees. It adds ops through `b` and sets the gradient of each input that wants one.
+class GradientContext {
+ public:
+  GradientContext(Builder& builder, const Op& op, std::vector<Value*> output_gradients, std::vector<bool> needed)
+      : b(builder), op(op), gradients(op.num_inputs(), nullptr),
+        output_gradients_(std::move(output_gradients)), needed_(std::move(needed)) {}
+
+  Builder& b;
+  const Op& op;
+  std::vector<Value*> gradients;  // one per input of op; nullptr: none
+
+  Value* in(std::size_t i) const { return op.input(i); }
+  Value* out(std::size_t i = 0) const { return op.output(i); }
+  // Gradient arriving at an output; nullptr when none does. The first output of a one-output op always has one.
+  Value* grad(std::size_t i = 0) const { return output_gradients_[i]; }
+  bool needs(std::size_t i) const { return needed_[i]; }
+  void set(std::size_t i, Value* gradient) { gradients[i] = gradient; }
+  template <class A> const A& attrs() const { return op.attrs<A>(); }
+
+ private:
+  std::vector<Value*> output_gradients_;
+  std::vector<bool> needed_;
+};
+
+using GradientFunction = std::function<void(GradientContext&)>;
+
+// A typical use of the op; the generic tests run each one on every backend and check its gradient by finite
+// differences. Floating inputs are drawn from [low, high); integer inputs from [int_low, int_high).
+struct Example {
+  std::vector<TensorType> inputs;
+  Attrs attrs;
+  double low = -1, high = 1;
+  std::int64_t int_low = 0, int_high = 2;
+  bool check_gradient = true;  // false: says in a comment beside it why not
+};
+
+class OpDef {
+ public:
+  explicit OpDef(std::string name) : name_(std::move(name)) {}
+
+  // -- said once, in define_<folder> --------------------------------------------------------------------
+  OpDef& summary(std::string text) { summary_ = std::move(text); return *this; }
+  OpDef& input(std::string name, std::string doc) { inputs_.push_back({std::move(name), std::move(doc)}); return *this; }
+  OpDef& optional_input(std::string name, std::string doc) { inputs_.push_back({std::move(name), std::move(doc), true}); return *this; }
+  OpDef& inputs(std::string name, std::string doc) { inputs_.push_back({std::move(name), std::move(doc), false, true}); return *this; }
+  OpDef& output(std::string name, std::string doc) { outputs_.push_back({std::move(name), std::move(doc)}); return *this; }
+  OpDef& outputs(std::string name, std::string doc) { outputs_.push_back({std::move(name), std::move(doc), false, true}); return *this; }
+  OpDef& infer(InferFunction rule) { infer_ = std::move(rule); return *this; }
+  OpDef& gradient(GradientFunction rule) { gradient_ = std::move(rule); return *this; }
+  // Output i may take over the buffer of this input: the kernel reads element k before it writes element k.
+  OpDef& inplace(std::size_t output, std::size_t input) { inplace_.emplace_back(output, input); return *this; }
+  // The output is the input's bytes under another shape: no kernel runs, both share one buffer.
+  OpDef& alias() { alias_ = true; return *this; }
+  OpDef& side_effect() { side_effect_ = true; return *this; }  // never dead, never moved across its like
+  OpDef& random() { random_ = true; return *this; }            // never folded, never merged
+  OpDef& example(Example e) { examples_.push_back(std::move(e)); return *this; }
+
+  // -- asked by everybody else ----------------------------------------------------------------------------
+  const std::string& name() const { return name_; }
+  const std::string& summary() const { return summary_; }
+  const std::vector<Port>& input_ports() const { return inputs_; }
+  const std::vector<Port>& output_ports() const { return outputs_; }
+  std::size_t input_index(std::string_view port) const;
+  std::size_t output_index(std::string_view port) const;
+  bool has_gradient() const { return gradient_ != nullptr; }
+  bool is_alias() const { return alias_; }
+  bool has_side_effect() const { return side_effect_; }
+  bool is_random() const { return random_; }
+  const std::vector<std::pair<std::size_t, std::size_t>>& inplace_pairs() const { return inplace_; }
+  const std::vector<Example>& examples() const { return examples_; }
+  const Attrs& default_attrs() const { return default_attrs_; }
+
+  std::vector<TensorType> infer(const std::vector<Value*>& inputs, const Attrs& attrs) const;
+  void gradient(GradientContext& context) const { gradient_(context); }
+
+ private:
+  friend class OpRegistry;
+  std::string name_, summary_;
+  std::vector<Port> inputs_, outputs_;
+  InferFunction infer_;
+  GradientFunction gradient_;
+  std::vector<std::pair<std::size_t, std::size_t>> inplace_;
+  bool alias_ = false, side_effect_ = false, random_ = false;
+  std::vector<Example> examples_;
+  Attrs default_attrs_;
+};
+
+class OpRegistry {
+ public:
+  template <class A = NoAttrs>
+  OpDef& define(std::string name) {
+    OpDef& def = insert(std::move(name));
+    def.default_attrs_ = Attrs::of(A{});
+    return def;
+  }
+  const OpDef& find(std::string_view name) const;  // unknown: UserError with near matches
+  const OpDef* try_find(std::string_view name) const;
+  std::vector<const OpDef*> all() const;            // by name
+
+ private:
+  OpDef& insert(std::string name);
+  std::map<std::string, std::unique_ptr<OpDef>, std::less<>> defs_;
+};
+
+// All ops of aspen/ops, defined once (implemented by the generated list in the ops target).
+const OpRegistry& op_registry();
+
+}  // namespace aspen

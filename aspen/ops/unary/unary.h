@@ -1,0 +1,38 @@
+// Attributes of elementwise ops of one input.
+#pragma once
+
+#include <limits>
+
+#include "aspen/base/attrs.h"
+
+namespace aspen {
+
+struct GeluAttrs {
+  bool tanh = false;  // the tanh approximation instead of erf
+
+  void visit(AttrVisitor& v) {
+    v("tanh", tanh);
+  }
+};
+
+struct SoftplusAttrs {
+  double beta = 1;
+  double threshold = 20;  // linear where x * beta exceeds it
+
+  void visit(AttrVisitor& v) {
+    v("beta", beta);
+    v("threshold", threshold);
+  }
+};
+
+struct ClampAttrs {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+
+  void visit(AttrVisitor& v) {
+    v("low", low);
+    v("high", high);
+  }
+};
+
+}  // namespace aspen
