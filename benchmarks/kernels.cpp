@@ -1,0 +1,134 @@
+// Time of single kernels at the sizes of real models, on the cpu backend and on the reference beside it.
+// `./dev bench kernels`; all options of Google Benchmark apply, e.g. --benchmark_filter=conv.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "aspen/backends/cpu/cpu_backend.h"
+#include "aspen/backends/reference/reference_backend.h"
+#include "aspen/compiler/ir/op_def.h"
+#include "aspen/ops/conv/conv.h"
+#include "aspen/ops/dot/dot.h"
+#include "aspen/ops/normalize/normalize.h"
+#include "aspen/ops/pool/pool.h"
+#include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/softmax/softmax.h"
+
+namespace aspen {
+namespace {
+
+struct Case {
+  std::string name;
+  std::string op;
+  Attrs attrs;
+  std::vector<Shape> inputs;
+  double flops = 0;  // 0: only the time and bytes count
+};
+
+// Multiplications and additions of a convolution with square images.
+double conv_flops(std::int64_t n, std::int64_t c, std::int64_t o, std::int64_t kernel, std::int64_t out) {
+  return 2.0 * static_cast<double>(n * c * o * kernel * kernel * out * out);
+}
+
+std::vector<Case> cases() {
+  ConvAttrs valid{{1, 1}, {0, 0}, {1, 1}, 1};
+  ConvAttrs same{{1, 1}, {1, 1}, {1, 1}, 1};
+  Shape x = {16, 5, 13, 13}, w = {12, 5, 5, 5}, y = {16, 12, 9, 9};
+  Shape rx = {8, 64, 56, 56}, rw = {64, 64, 3, 3};
+  double small = conv_flops(16, 5, 12, 5, 9), large = conv_flops(8, 64, 64, 3, 56);
+  return {
+      {"conv/cnn", "conv", Attrs::of(valid), {x, w}, small},
+      {"conv_input_grad/cnn", "conv_input_grad", Attrs::of(ConvGradAttrs{valid, x}), {y, w}, small},
+      {"conv_weight_grad/cnn", "conv_weight_grad", Attrs::of(ConvGradAttrs{valid, w}), {x, y}, small},
+      {"conv/resnet", "conv", Attrs::of(same), {rx, rw}, large},
+      {"conv_input_grad/resnet", "conv_input_grad", Attrs::of(ConvGradAttrs{same, rx}), {rx, rw}, large},
+      {"conv_weight_grad/resnet", "conv_weight_grad", Attrs::of(ConvGradAttrs{same, rw}), {rx, rx}, large},
+      {"dot/cnn", "dot", Attrs::of(DotAttrs{false, true}), {{16, 972}, {100, 972}}, 2.0 * 16 * 972 * 100},
+      {"dot/transformer", "dot", Attrs::of(DotAttrs{false, true}), {{1024, 512}, {512, 512}}, 2.0 * 1024 * 512 * 512},
+      {"dot/attention", "dot", Attrs::of(DotAttrs{false, true}), {{64, 128, 64}, {64, 128, 64}}, 2.0 * 64 * 128 * 128 * 64},
+      {"max_pool/cnn", "max_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {{16, 5, 26, 26}}},
+      {"softmax/attention", "softmax", Attrs::of(SoftmaxAttrs{-1}), {{64, 128, 128}}},
+      {"normalize/layer", "normalize", Attrs::of(NormalizeAttrs{{1}}), {{1024, 512}}},
+      {"normalize/batch", "normalize", Attrs::of(NormalizeAttrs{{0, 2, 3}}), {{8, 64, 56, 56}}},
+      {"reduce_sum/rows", "reduce_sum", Attrs::of(ReduceAttrs{{1}}), {{1024, 512}}},
+      {"reduce_sum/columns", "reduce_sum", Attrs::of(ReduceAttrs{{0}}), {{1024, 512}}},
+      {"add/large", "add", Attrs(), {{8, 64, 56, 56}, {8, 64, 56, 56}}},
+      {"relu/cnn", "relu", Attrs(), {{16, 12, 9, 9}}},
+      {"exp/large", "exp", Attrs(), {{8, 64, 56, 56}}},
+  };
+}
+
+KernelRequest request_of(const Case& c) {
+  Graph graph;
+  std::vector<Value*> inputs;
+  for (const Shape& shape : c.inputs) inputs.push_back(graph.add_input("x", {DType::kF32, shape}));
+  const Op* op = graph.add_op(op_registry().find(c.op), inputs, c.attrs);
+  KernelRequest request{.op = c.op, .attrs = c.attrs, .inputs = {}, .outputs = {}};
+  for (const Value* input : inputs) request.inputs.push_back({input->type(), true});
+  for (const Value* output : op->outputs()) request.outputs.push_back(output->type());
+  return request;
+}
+
+// Buffers as a program would give them: 64-byte aligned.
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes) : data_(std::aligned_alloc(64, (bytes + 127) / 64 * 64), std::free) {}
+  void* get() const { return data_.get(); }
+
+ private:
+  std::unique_ptr<void, decltype(&std::free)> data_;
+};
+
+void run(benchmark::State& state, const Case& c, const Backend& backend) {
+  KernelRequest request = request_of(c);
+  std::unique_ptr<Kernel> kernel = backend.create_kernel(request);
+  std::mt19937 random(0);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<Memory> memory;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  std::size_t bytes = 0;
+  for (const KernelInput& input : request.inputs) {
+    memory.emplace_back(input.type.bytes());
+    auto* data = static_cast<float*>(memory.back().get());
+    for (std::int64_t i = 0; i < input.type.numel(); ++i) data[i] = uniform(random);
+    inputs.push_back(data);
+    bytes += input.type.bytes();
+  }
+  for (const TensorType& output : request.outputs) {
+    memory.emplace_back(output.bytes());
+    outputs.push_back(memory.back().get());
+    bytes += output.bytes();
+  }
+  Memory workspace(kernel->workspace_bytes());
+  StepContext step;
+  KernelArgs args{inputs, outputs, workspace.get(), &step};
+  for (auto _ : state) {
+    kernel->run(args);
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(bytes) * state.iterations());
+  if (c.flops > 0) {
+    state.counters["flops"] = benchmark::Counter(c.flops, benchmark::Counter::kIsIterationInvariantRate);
+  }
+}
+
+}  // namespace
+}  // namespace aspen
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  std::vector<std::shared_ptr<aspen::Backend>> backends = {aspen::make_cpu_backend(), aspen::make_reference_backend()};
+  for (const aspen::Case& c : aspen::cases()) {
+    for (const auto& backend : backends) {
+      benchmark::RegisterBenchmark((c.name + "/" + backend->name()).c_str(),
+                                   [c, backend](benchmark::State& state) { aspen::run(state, c, *backend); })
+          ->MinTime(0.1);
+    }
+  }
+  benchmark::RunSpecifiedBenchmarks();
+}
