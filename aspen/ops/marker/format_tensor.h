@@ -1,0 +1,16 @@
+// Text of a tensor for the print op: nested rows, one per line, indented by one space per depth.
+//   title: ((0.1000, 0.2000),
+//    (0.3000, 0.4000))
+#pragma once
+
+#include <string>
+
+#include "aspen/base/tensor_type.h"
+#include "aspen/ops/marker/marker.h"
+
+namespace aspen {
+
+// Without the title.
+std::string format_tensor(const TensorType& type, const void* data, const PrintAttrs& attrs);
+
+}  // namespace aspen
