@@ -9,23 +9,14 @@
 
 #include "aspen/backends/api/kernel.h"
 #include "aspen/compiler/ir/graph.h"
+#include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/runtime/program.h"
 
 namespace aspen {
 
 // How parameters are updated. The numbers of a group live in a variable of kind kSetting named
-// "settings___<group index>", f32[kNumSettings], so that the host may change them between runs.
-enum Setting : std::size_t {
-  kLearningRate,
-  kWeightDecay,
-  kMomentum,     // or beta1, or RMSprop's momentum
-  kDampening,    // or beta2, or alpha
-  kEpsilon,
-  kLossScaling,  // the seed of the backward pass is multiplied by it, gradients divided
-  kMaxWeightNorm,
-  kNumSettings,
-};
-
+// "settings___<group index>", f32[kNumSettings] in the order of enum Setting, so that the host may change them
+// between runs.
 struct OptimizerSpec {
   std::string kind;  // "sgd", "adam", "adamw", "rmsprop", "lamb"; empty: parameters stay as they are
   struct Group {

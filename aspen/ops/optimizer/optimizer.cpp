@@ -1,0 +1,107 @@
+// Updates of parameters as ops, with the rules of torch.optim; the compiler puts one per parameter (optimizer.h says
+// how they are called). They come after autodiff and have no gradients.
+#include "aspen/ops/optimizer/optimizer.h"
+
+#include "aspen/compiler/ir/op_def.h"
+
+namespace aspen {
+namespace {
+
+constexpr std::size_t kFirstState = 4;
+
+bool is_real(DType type) { return type == DType::kF32 || type == DType::kF16; }
+
+std::vector<TensorType> infer_update(const InferContext& c, std::size_t num_states) {
+  const TensorType &w = c.in(0), &settings = c.in(2), &step = c.in(3);
+  c.check(c.num_inputs() == kFirstState + num_states, "takes {} states with these attributes, not {}.", num_states,
+          c.num_inputs() - kFirstState);
+  c.check(settings == TensorType{DType::kF32, {kNumSettings}} && step == TensorType{DType::kF32, {}},
+          "takes settings f32[{}] and a step f32[], not {} and {}.", static_cast<std::size_t>(kNumSettings),
+          to_string(settings), to_string(step));
+  std::vector<TensorType> result{w};
+  for (std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+    c.check(is_real(c.in(i).dtype) && c.in(i).shape == w.shape, "takes f32 or f16 tensors of one shape, not {} for {}.",
+            to_string(c.in(i)), to_string(w));
+  }
+  for (std::size_t i = kFirstState; i < c.num_inputs(); ++i) {
+    c.check(is_real(c.in(i).dtype) && c.in(i).shape == w.shape,
+            "state {} is {}, expected f32 or f16 of the shape of {}.", i - kFirstState, to_string(c.in(i)),
+            to_string(w));
+    result.push_back(c.in(i));
+  }
+  return result;
+}
+
+template <class A>
+OpDef& define_update(OpRegistry& ops, const char* name, const char* summary, std::size_t (*num_states)(const A&),
+                     std::vector<A> variants) {
+  OpDef& def = ops.define<A>(name)
+                   .summary(summary)
+                   .input("w", "parameter, f32 or f16")
+                   .input("g", "gradient, f32 or f16, divided by the loss scaling")
+                   .input("settings", "f32, in the order of enum Setting")
+                   .input("step", "f32 scalar, updates done before this one")
+                   .inputs("states", "f32 or f16, shape of w; which ones the attributes decide")
+                   .output("w", "updated parameter")
+                   .outputs("states", "updated states")
+                   .infer([num_states](const InferContext& c) { return infer_update(c, num_states(c.attrs<A>())); })
+                   .inplace(0, 0);
+  for (std::size_t i = 0; i < 3; ++i) def.inplace(1 + i, kFirstState + i);
+  for (const A& attrs : variants) {
+    // Every setting and the step are drawn from (0, 1), where they make sense.
+    Example e{
+        .inputs = {{DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {kNumSettings}}, {DType::kF32, {}}},
+        .attrs = Attrs::of(attrs),
+        .low = 0.1,
+        .high = 0.9};
+    e.inputs.insert(e.inputs.end(), num_states(attrs), TensorType{DType::kF32, {3, 5}});
+    def.example(e);
+    e.inputs[0].dtype = e.inputs[1].dtype = DType::kF16;
+    def.example(e);
+  }
+  return def;
+}
+
+std::size_t rmsprop_states(const RmspropAttrs& a) { return 1 + (a.centered ? 1 : 0) + (a.momentum ? 1 : 0); }
+
+void define_clipping(OpRegistry& ops) {
+  ops.define("square_sum")
+      .summary("Sum of the squares of all elements, for norms over many tensors.")
+      .input("x", "f32 or f16")
+      .output("y", "f32 scalar")
+      .infer([](const InferContext& c) -> std::vector<TensorType> {
+        c.check(is_real(c.in(0).dtype), "takes f32 or f16, not {}.", to_string(c.in(0)));
+        return {{DType::kF32, {}}};
+      })
+      .example({.inputs = {{DType::kF32, {7, 9}}}})
+      .example({.inputs = {{DType::kF16, {33}}}});
+  ops.define<ClipScaleAttrs>("clip_scale")
+      .summary("min(1, max_norm / (norm + 1e-6)): what brings gradients of this norm below max_norm.")
+      .input("norm_squared", "f32 scalar")
+      .output("scale", "f32 scalar")
+      .infer([](const InferContext& c) -> std::vector<TensorType> {
+        TensorType expected{DType::kF32, {}};
+        c.check(c.in(0) == expected, "takes {}, not {}.", to_string(expected), to_string(c.in(0)));
+        return {expected};
+      })
+      .example({.inputs = {{DType::kF32, {}}}, .attrs = Attrs::of(ClipScaleAttrs{0.5}), .low = 1, .high = 4})
+      .example({.inputs = {{DType::kF32, {}}}, .attrs = Attrs::of(ClipScaleAttrs{3}), .low = 1, .high = 4});
+}
+
+}  // namespace
+
+void define_optimizer(OpRegistry& ops) {
+  define_update<SgdAttrs>(ops, "sgd", "Stochastic gradient descent with optional (Nesterov) momentum.",
+                          [](const SgdAttrs& a) -> std::size_t { return a.momentum ? 1 : 0; },
+                          {{false, false}, {true, false}, {true, true}});
+  define_update<AdamAttrs>(ops, "adam", "Adam, or AdamW with a decoupled weight decay.",
+                           [](const AdamAttrs&) -> std::size_t { return 2; },
+                           {{false, true}, {true, true}, {true, false}});
+  define_update<RmspropAttrs>(ops, "rmsprop", "RMSprop, with optional momentum, centred or as TensorFlow does it.",
+                              rmsprop_states, {{false, false, false}, {true, true, false}, {true, false, true}});
+  define_update<LambAttrs>(ops, "lamb", "LAMB (You et al. 2019): Adam whose step is scaled layer by layer.",
+                           [](const LambAttrs&) -> std::size_t { return 2; }, {{true}, {false}});
+  define_clipping(ops);
+}
+
+}  // namespace aspen

@@ -1,0 +1,214 @@
+// The operations and their order are those of torch.optim's single-tensor loops, where `a.add(b, alpha=c)` is one
+// fused multiply-add in float; numbers derived from settings are formed in double, as Python does.
+#include "aspen/ops/optimizer/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "aspen/backends/api/kernel.h"
+#include "aspen/ops/optimizer/settings.h"
+
+namespace aspen {
+namespace {
+
+// Updates done before this one.
+double steps_before(const KernelCall& call) { return static_cast<double>(*call.in<float>(3)); }
+
+// An f32 or f16 tensor read and written as float.
+class Reader {
+ public:
+  Reader(const KernelCall& call, std::size_t input)
+      : data_(call.in<void>(input)), half_(call.in_type(input).dtype == DType::kF16) {}
+  float operator[](std::int64_t i) const {
+    return half_ ? static_cast<float>(static_cast<const Half*>(data_)[i]) : static_cast<const float*>(data_)[i];
+  }
+
+ private:
+  const void* data_;
+  bool half_;
+};
+
+class Writer {
+ public:
+  Writer(const KernelCall& call, std::size_t output)
+      : data_(call.out<void>(output)), half_(call.out_type(output).dtype == DType::kF16) {}
+  void set(std::int64_t i, float value) const {
+    if (half_) {
+      static_cast<Half*>(data_)[i] = static_cast<Half>(value);
+    } else {
+      static_cast<float*>(data_)[i] = value;
+    }
+  }
+
+ private:
+  void* data_;
+  bool half_;
+};
+
+// A state before and after the update; the two may share their memory.
+struct State {
+  State(const KernelCall& call, std::size_t i) : before(call, 4 + i), after(call, 1 + i) {}
+  Reader before;
+  Writer after;
+};
+
+void sgd(const KernelCall& call) {
+  const auto& attrs = call.attrs<SgdAttrs>();
+  Settings settings(call.in<float>(2));
+  Reader w(call, 0), g(call, 1);
+  Writer out(call, 0);
+  auto minus_lr = static_cast<float>(-settings[kLearningRate]), decay = static_cast<float>(settings[kWeightDecay]);
+  auto momentum = static_cast<float>(settings[kMomentum]), taken = static_cast<float>(1 - settings[kDampening]);
+  auto n = call.out_type(0).numel();
+  for (std::int64_t i = 0; i < n; ++i) {
+    float weight = w[i], d = decay != 0 ? std::fma(weight, decay, g[i]) : g[i];
+    if (attrs.momentum) {
+      State velocity(call, 0);
+      float v = velocity.before[i];
+      if (momentum != 0) {  // torch leaves the velocity alone where a group's momentum is 0
+        v = steps_before(call) == 0 ? d : std::fma(d, taken, v * momentum);
+        d = attrs.nesterov ? std::fma(v, momentum, d) : v;
+      }
+      velocity.after.set(i, v);
+    }
+    out.set(i, std::fma(d, minus_lr, weight));
+  }
+}
+
+// Running means of the gradient and of its square, shared by adam and lamb.
+struct Moments {
+  explicit Moments(const KernelCall& call, const Settings& settings, bool bias_correction)
+      : first(call, 0), second(call, 1), beta1(static_cast<float>(settings[kMomentum])),
+        beta2(static_cast<float>(settings[kDampening])), taken1(static_cast<float>(1 - settings[kMomentum])),
+        taken2(static_cast<float>(1 - settings[kDampening])) {
+    if (!bias_correction) return;
+    correction1 = 1 - std::pow(settings[kMomentum], steps_before(call) + 1);
+    correction2 = 1 - std::pow(settings[kDampening], steps_before(call) + 1);
+  }
+  float first_at(std::int64_t i, float g) const { return std::fma(g, taken1, first.before[i] * beta1); }
+  float second_at(std::int64_t i, float g) const { return std::fma(taken2 * g, g, second.before[i] * beta2); }
+
+  State first, second;
+  float beta1, beta2, taken1, taken2;
+  double correction1 = 1, correction2 = 1;
+};
+
+void adam(const KernelCall& call) {
+  const auto& attrs = call.attrs<AdamAttrs>();
+  Settings settings(call.in<float>(2));
+  Moments moments(call, settings, attrs.bias_correction);
+  Reader w(call, 0), gradient(call, 1);
+  Writer out(call, 0);
+  double lr = settings[kLearningRate], decay = settings[kWeightDecay];
+  auto kept = static_cast<float>(1 - lr * decay), added = static_cast<float>(decay);
+  auto minus_step = static_cast<float>(-(lr / moments.correction1));
+  auto root_correction = static_cast<float>(std::sqrt(moments.correction2));
+  auto epsilon = static_cast<float>(settings[kEpsilon]);
+  auto n = call.out_type(0).numel();
+  for (std::int64_t i = 0; i < n; ++i) {
+    float weight = w[i], g = gradient[i];
+    if (attrs.decoupled) {
+      weight *= kept;
+    } else if (decay != 0) {
+      g = std::fma(weight, added, g);
+    }
+    float m = moments.first_at(i, g), v = moments.second_at(i, g);
+    float denominator = std::sqrt(v) / root_correction + epsilon;
+    moments.first.after.set(i, m);
+    moments.second.after.set(i, v);
+    out.set(i, weight + minus_step * m / denominator);
+  }
+}
+
+void rmsprop(const KernelCall& call) {
+  const auto& attrs = call.attrs<RmspropAttrs>();
+  Settings settings(call.in<float>(2));
+  Reader w(call, 0), gradient(call, 1);
+  Writer out(call, 0);
+  State square(call, 0);
+  auto lr = static_cast<float>(settings[kLearningRate]), decay = static_cast<float>(settings[kWeightDecay]);
+  auto momentum = static_cast<float>(settings[kMomentum]), epsilon = static_cast<float>(settings[kEpsilon]);
+  auto alpha = static_cast<float>(settings[kDampening]), taken = static_cast<float>(1 - settings[kDampening]);
+  auto n = call.out_type(0).numel();
+  for (std::int64_t i = 0; i < n; ++i) {
+    float weight = w[i], g = decay != 0 ? std::fma(weight, decay, gradient[i]) : gradient[i];
+    float mean_square = std::fma(taken * g, g, square.before[i] * alpha), variance = mean_square;
+    if (attrs.centered) {
+      State mean(call, 1);
+      float m = std::fma(g, taken, mean.before[i] * alpha);
+      variance = std::fma(-m, m, mean_square);
+      mean.after.set(i, m);
+    }
+    float root = attrs.tf_variant ? std::sqrt(variance + epsilon) : std::sqrt(variance) + epsilon;
+    square.after.set(i, mean_square);
+    if (!attrs.momentum) {
+      out.set(i, weight + -lr * g / root);
+      continue;
+    }
+    State velocity(call, attrs.centered ? 2 : 1);
+    float v = velocity.before[i] * momentum + (attrs.tf_variant ? lr * g : g) / root;
+    velocity.after.set(i, v);
+    out.set(i, attrs.tf_variant ? weight - v : std::fma(v, -lr, weight));
+  }
+}
+
+// Two passes: the length of the whole update must be known before any of it is applied.
+void lamb(const KernelCall& call) {
+  Settings settings(call.in<float>(2));
+  Moments moments(call, settings, call.attrs<LambAttrs>().bias_correction);
+  Reader w(call, 0), gradient(call, 1);
+  Writer out(call, 0);
+  auto correction1 = static_cast<float>(moments.correction1);
+  auto root_correction = static_cast<float>(std::sqrt(moments.correction2));
+  auto decay = static_cast<float>(settings[kWeightDecay]), epsilon = static_cast<float>(settings[kEpsilon]);
+  auto update = [&](float m, float v, float weight) {
+    return std::fma(weight, decay, m / correction1 / (std::sqrt(v) / root_correction + epsilon));
+  };
+  auto n = call.out_type(0).numel();
+  double weight_norm = 0, update_norm = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    float m = moments.first_at(i, gradient[i]), v = moments.second_at(i, gradient[i]);
+    double weight = w[i], u = update(m, v, w[i]);
+    moments.first.after.set(i, m);
+    moments.second.after.set(i, v);
+    weight_norm += weight * weight;
+    update_norm += u * u;
+  }
+  weight_norm = std::min(std::sqrt(weight_norm), settings[kMaxWeightNorm]);
+  update_norm = std::sqrt(update_norm);
+  double ratio = weight_norm > 0 && update_norm > 0 ? weight_norm / update_norm : 1;
+  auto minus_step = static_cast<float>(-settings[kLearningRate] * ratio);
+  auto read_back = [&](std::size_t output, std::int64_t i) {
+    bool half = call.out_type(output).dtype == DType::kF16;
+    return half ? static_cast<float>(call.out<Half>(output)[i]) : call.out<float>(output)[i];
+  };
+  for (std::int64_t i = 0; i < n; ++i) {
+    out.set(i, std::fma(update(read_back(1, i), read_back(2, i), w[i]), minus_step, w[i]));
+  }
+}
+
+void square_sum(const KernelCall& call) {
+  Reader x(call, 0);
+  double sum = 0;
+  for (std::int64_t i = 0, n = call.in_type(0).numel(); i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  *call.out<float>(0) = static_cast<float>(sum);
+}
+
+void clip_scale(const KernelCall& call) {
+  double norm = std::sqrt(static_cast<double>(*call.in<float>(0)));
+  double scale = call.attrs<ClipScaleAttrs>().max_norm / (norm + 1e-6);
+  *call.out<float>(0) = static_cast<float>(scale > 1 ? 1 : scale);  // NaN stays NaN
+}
+
+}  // namespace
+
+void register_optimizer_ref(KernelRegistry& kernels) {
+  kernels.add("sgd", sgd);
+  kernels.add("adam", adam);
+  kernels.add("rmsprop", rmsprop);
+  kernels.add("lamb", lamb);
+  kernels.add("square_sum", square_sum);
+  kernels.add("clip_scale", clip_scale);
+}
+
+}  // namespace aspen
