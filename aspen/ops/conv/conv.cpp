@@ -26,9 +26,11 @@ TensorType result_of(const InferContext& c, const ConvAttrs& attrs, const Tensor
           "stride {}, padding {} and dilation {} need one entry per spatial axis of {}.", to_string(attrs.stride),
           to_string(attrs.padding), to_string(attrs.dilation), to_string(x));
   auto groups = attrs.groups;
-  c.check(groups >= 1 && w.shape[0] % groups == 0 && x.shape[1] == w.shape[1] * groups,
-          "{} channels do not fit a weight {} in {} groups; expected weight (O, C / groups, kernel...), O a multiple of "
-          "groups.", x.shape[1], to_string(w), groups);
+  c.check(
+      groups >= 1 && w.shape[0] % groups == 0 && x.shape[1] == w.shape[1] * groups,
+      "{} channels do not fit a weight {} in {} groups; expected weight (O, C / groups, kernel...), O a multiple of "
+      "groups.",
+      x.shape[1], to_string(w), groups);
   TensorType y{x.dtype, {x.shape[0], w.shape[0]}};
   for (std::size_t i = 0; i < axes; ++i) {
     c.check(attrs.stride[i] >= 1 && attrs.dilation[i] >= 1 && attrs.padding[i] >= 0,
@@ -36,8 +38,8 @@ TensorType result_of(const InferContext& c, const ConvAttrs& attrs, const Tensor
             attrs.stride[i], attrs.padding[i], attrs.dilation[i], i);
     auto reach = attrs.dilation[i] * (w.shape[i + 2] - 1) + 1;
     c.check(x.shape[i + 2] + 2 * attrs.padding[i] >= reach,
-            "the kernel reaches over {} elements, but spatial axis {} of {} has {} with padding.", reach, i, to_string(x),
-            x.shape[i + 2] + 2 * attrs.padding[i]);
+            "the kernel reaches over {} elements, but spatial axis {} of {} has {} with padding.", reach, i,
+            to_string(x), x.shape[i + 2] + 2 * attrs.padding[i]);
     y.shape.push_back(output_extent(attrs, i, x.shape[i + 2], w.shape[i + 2]));
   }
   return y;
@@ -112,26 +114,26 @@ std::vector<Case> example_cases() {
 void define_conv(OpRegistry& ops) {
   auto f32 = [](const Shape& shape) { return TensorType{DType::kF32, shape}; };
   OpDef& conv = ops.define<ConvAttrs>("conv")
-      .summary("Convolution (cross-correlation, as in PyTorch) over one to three spatial axes.")
-      .input("x", "(N, C, spatial...), floating point")
-      .input("w", "(O, C / groups, kernel...)")
-      .optional_input("bias", "(O)")
-      .output("y", "(N, O, spatial...)")
-      .infer(infer_conv)
-      .gradient(conv_gradient);
+                    .summary("Convolution (cross-correlation, as in PyTorch) over one to three spatial axes.")
+                    .input("x", "(N, C, spatial...), floating point")
+                    .input("w", "(O, C / groups, kernel...)")
+                    .optional_input("bias", "(O)")
+                    .output("y", "(N, O, spatial...)")
+                    .infer(infer_conv)
+                    .gradient(conv_gradient);
   OpDef& input_grad = ops.define<ConvGradAttrs>("conv_input_grad")
-      .summary("Gradient of conv by its input; the forward pass of a transposed convolution.")
-      .input("g", "gradient of the convolution's result")
-      .input("w", "weight of the convolution")
-      .output("dx", "attribute shape")
-      .infer(infer_input_grad)
-      .gradient(input_grad_gradient);
+                          .summary("Gradient of conv by its input; the forward pass of a transposed convolution.")
+                          .input("g", "gradient of the convolution's result")
+                          .input("w", "weight of the convolution")
+                          .output("dx", "attribute shape")
+                          .infer(infer_input_grad)
+                          .gradient(input_grad_gradient);
   OpDef& weight_grad = ops.define<ConvGradAttrs>("conv_weight_grad")
-      .summary("Gradient of conv by its weight.")
-      .input("x", "input of the convolution")
-      .input("g", "gradient of the convolution's result")
-      .output("dw", "attribute shape")
-      .infer(infer_weight_grad);
+                           .summary("Gradient of conv by its weight.")
+                           .input("x", "input of the convolution")
+                           .input("g", "gradient of the convolution's result")
+                           .output("dw", "attribute shape")
+                           .infer(infer_weight_grad);
   for (const Case& e : example_cases()) {
     conv.example({.inputs = {f32(e.x), f32(e.w), f32({e.w[0]})}, .attrs = Attrs::of(e.attrs)});
     input_grad.example({.inputs = {f32(e.y), f32(e.w)}, .attrs = Attrs::of(ConvGradAttrs{e.attrs, e.x})});

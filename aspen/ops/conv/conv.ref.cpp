@@ -144,8 +144,8 @@ void conv(const KernelCall& call) {
         std::fill(work, work + g.out_plane(), call.has(2) ? static_cast<A>(call.in<T>(2)[o]) : A{0});
         std::int64_t first = o / g.outputs_per_group() * g.channels_per_group();
         for (std::int64_t c = 0; c < g.channels_per_group(); ++c) {
-          forward_plane(g, x + (n * g.channels + first + c) * g.in_plane(), w + (o * g.channels_per_group() + c) * g.taps(),
-                        work);
+          forward_plane(g, x + (n * g.channels + first + c) * g.in_plane(),
+                        w + (o * g.channels_per_group() + c) * g.taps(), work);
         }
         store(work, g.out_plane(), call.out<T>(0) + (n * g.outputs + o) * g.out_plane());
       }

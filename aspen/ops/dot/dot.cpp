@@ -53,8 +53,10 @@ void define_dot(OpRegistry& ops) {
       .example(example({2, 2, 4, 3}, {2, 2, 5, 4}, true, true))
       .example(example({17, 33}, {33, 19}, false, false))
       .example({.inputs = {{DType::kF16, {5, 7}}, {DType::kF16, {7, 6}}}, .attrs = Attrs::of(DotAttrs{})})
-      .example({.inputs = {{DType::kI32, {3, 4}}, {DType::kI32, {4, 2}}}, .attrs = Attrs::of(DotAttrs{}),
-                .int_low = -5, .int_high = 6});
+      .example({.inputs = {{DType::kI32, {3, 4}}, {DType::kI32, {4, 2}}},
+                .attrs = Attrs::of(DotAttrs{}),
+                .int_low = -5,
+                .int_high = 6});
 }
 
 }  // namespace aspen

@@ -42,8 +42,12 @@ std::vector<TensorType> infer_nll_grad(const InferContext& c) {
 Example example(const Shape& x, bool weighted, NllAttrs attrs) {
   Shape target = x;
   target.erase(target.begin() + 1);
-  Example e{.inputs = {{DType::kF32, x}, {DType::kI32, target}}, .attrs = Attrs::of(attrs), .low = -3, .high = -0.1,
-            .int_low = 0, .int_high = x[1]};
+  Example e{.inputs = {{DType::kF32, x}, {DType::kI32, target}},
+            .attrs = Attrs::of(attrs),
+            .low = -3,
+            .high = -0.1,
+            .int_low = 0,
+            .int_high = x[1]};
   if (weighted) {
     e.inputs.push_back({DType::kF32, {x[1]}});
     // The class weights are constants of the loss, as in PyTorch: no gradient flows to them.
@@ -81,12 +85,22 @@ void define_nll(OpRegistry& ops) {
       .input("x", "log probabilities; only their type is used")
       .output("dx", "shape and type of x")
       .infer(infer_nll_grad)
-      .example({.inputs = {{DType::kI32, {4}}, {DType::kF32, {3}}, {DType::kF32, {}}, {DType::kF32, {}},
-                           {DType::kF32, {4, 3}}},
-                .attrs = Attrs::of(NllAttrs{-100, "mean"}), .low = 0.5, .high = 2, .int_high = 3})
-      .example({.inputs = {{DType::kI32, {2, 3}}, {DType::kF32, {5}}, {DType::kF32, {}}, {DType::kF32, {2, 3}},
+      .example(
+          {.inputs =
+               {{DType::kI32, {4}}, {DType::kF32, {3}}, {DType::kF32, {}}, {DType::kF32, {}}, {DType::kF32, {4, 3}}},
+           .attrs = Attrs::of(NllAttrs{-100, "mean"}),
+           .low = 0.5,
+           .high = 2,
+           .int_high = 3})
+      .example({.inputs = {{DType::kI32, {2, 3}},
+                           {DType::kF32, {5}},
+                           {DType::kF32, {}},
+                           {DType::kF32, {2, 3}},
                            {DType::kF32, {2, 5, 3}}},
-                .attrs = Attrs::of(NllAttrs{1, "none"}), .low = 0.5, .high = 2, .int_high = 5});
+                .attrs = Attrs::of(NllAttrs{1, "none"}),
+                .low = 0.5,
+                .high = 2,
+                .int_high = 5});
 }
 
 }  // namespace aspen

@@ -25,8 +25,10 @@ void for_each_target(const KernelCall& call, const Layout& l, const std::int32_t
       std::int64_t at = n * l.inner + i, t = target[at];
       if (t == ignored) continue;
       if (t < 0 || t >= l.classes) {
-        throw UserError("[{}] target {} at position {} is out of range for {} classes; expected 0 <= target < {}, or "
-                        "ignore_index {}.", call.request().op, t, at, l.classes, l.classes, ignored);
+        throw UserError(
+            "[{}] target {} at position {} is out of range for {} classes; expected 0 <= target < {}, or "
+            "ignore_index {}.",
+            call.request().op, t, at, l.classes, l.classes, ignored);
       }
       f(at, (n * l.classes + t) * l.inner + i, t);
     }

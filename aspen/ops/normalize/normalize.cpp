@@ -56,22 +56,22 @@ void normalize_gradient(GradientContext& c) {
 
 void define_normalize(OpRegistry& ops) {
   OpDef& forward = ops.define<NormalizeAttrs>("normalize")
-      .summary("Subtracts the mean over the axes and divides by the standard deviation.")
-      .input("x", "floating point")
-      .output("y", "shape and type of x")
-      .output("mean", "x with the axes of extent 1; f32 for f16")
-      .output("rstd", "1 / sqrt(var + epsilon), the variance without correction; as mean")
-      .infer(infer_normalize)
-      .inplace(0, 0)
-      .gradient(normalize_gradient);
+                       .summary("Subtracts the mean over the axes and divides by the standard deviation.")
+                       .input("x", "floating point")
+                       .output("y", "shape and type of x")
+                       .output("mean", "x with the axes of extent 1; f32 for f16")
+                       .output("rstd", "1 / sqrt(var + epsilon), the variance without correction; as mean")
+                       .infer(infer_normalize)
+                       .inplace(0, 0)
+                       .gradient(normalize_gradient);
   OpDef& gradient = ops.define<NormalizeAttrs>("normalize_grad")
-      .summary("Gradient of normalize by its input, for a gradient of y.")
-      .input("y", "output of normalize")
-      .input("rstd", "output of normalize")
-      .input("g", "gradient of y")
-      .output("dx", "shape and type of y")
-      .infer(infer_normalize_grad)
-      .inplace(0, 2);
+                        .summary("Gradient of normalize by its input, for a gradient of y.")
+                        .input("y", "output of normalize")
+                        .input("rstd", "output of normalize")
+                        .input("g", "gradient of y")
+                        .output("dx", "shape and type of y")
+                        .infer(infer_normalize_grad)
+                        .inplace(0, 2);
   struct Case {
     DType dtype;
     Shape shape;

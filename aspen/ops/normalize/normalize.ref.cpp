@@ -58,8 +58,7 @@ class StatisticWalk {
 class NormalizeKernel : public Kernel {
  public:
   explicit NormalizeKernel(const KernelRequest& request)
-      : dtype_(request.inputs[0].type.dtype),
-        epsilon_(request.attrs.as<NormalizeAttrs>().epsilon),
+      : dtype_(request.inputs[0].type.dtype), epsilon_(request.attrs.as<NormalizeAttrs>().epsilon),
         walk_(request.inputs[0].type.shape, request.attrs.as<NormalizeAttrs>().axes),
         per_statistic_(static_cast<double>(request.inputs[0].type.numel()) / static_cast<double>(walk_.count())) {}
 

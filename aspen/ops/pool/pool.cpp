@@ -32,12 +32,14 @@ TensorType pooled(const InferContext& c, const PoolAttrs& attrs, const TensorTyp
   TensorType y{x.dtype, {x.shape[0], x.shape[1]}};
   for (std::size_t i = 0; i < axes; ++i) {
     std::int64_t kernel = attrs.kernel[i], dilation = dilated ? attrs.dilation[i] : 1;
-    c.check(kernel >= 1 && attrs.stride[i] >= 1 && dilation >= 1 && attrs.padding[i] >= 0 && 2 * attrs.padding[i] <= kernel,
-            "kernel {}, stride {}, padding {}, dilation {} on spatial axis {}; expected kernel, stride, dilation >= 1 and "
-            "0 <= padding <= kernel / 2.", kernel, attrs.stride[i], attrs.padding[i], dilation, i);
+    c.check(
+        kernel >= 1 && attrs.stride[i] >= 1 && dilation >= 1 && attrs.padding[i] >= 0 && 2 * attrs.padding[i] <= kernel,
+        "kernel {}, stride {}, padding {}, dilation {} on spatial axis {}; expected kernel, stride, dilation >= 1 and "
+        "0 <= padding <= kernel / 2.",
+        kernel, attrs.stride[i], attrs.padding[i], dilation, i);
     std::int64_t reach = dilation * (kernel - 1) + 1, room = x.shape[i + 2] + 2 * attrs.padding[i];
-    c.check(room >= reach, "the window reaches over {} elements, but spatial axis {} of {} has {} with padding.", reach, i,
-            to_string(x), room);
+    c.check(room >= reach, "the window reaches over {} elements, but spatial axis {} of {} has {} with padding.", reach,
+            i, to_string(x), room);
     y.shape.push_back(pooled_extent(attrs, i, x.shape[i + 2], dilation));
   }
   return y;
@@ -57,7 +59,8 @@ TensorType binned(const InferContext& c, const TensorType& x) {
 }
 
 void check_gradient_of(const InferContext& c, const TensorType& y) {
-  c.check(c.in(0) == y, "the gradient is {}, but the pooling it belongs to yields {}.", to_string(c.in(0)), to_string(y));
+  c.check(c.in(0) == y, "the gradient is {}, but the pooling it belongs to yields {}.", to_string(c.in(0)),
+          to_string(y));
 }
 
 std::vector<TensorType> infer_max_pool(const InferContext& c) {
@@ -70,7 +73,8 @@ std::vector<TensorType> infer_max_pool_grad(const InferContext& c) {
   check_input(c, x);
   c.check(c.in(1).dtype == DType::kI32 && c.in(1).shape == c.in(0).shape && c.in(0).rank() == x.rank() &&
               c.in(0).shape[0] == x.shape[0] && c.in(0).shape[1] == x.shape[1],
-          "gradient {} and index {} do not belong to an input {}.", to_string(c.in(0)), to_string(c.in(1)), to_string(x));
+          "gradient {} and index {} do not belong to an input {}.", to_string(c.in(0)), to_string(c.in(1)),
+          to_string(x));
   return {x};
 }
 
@@ -94,22 +98,23 @@ std::vector<TensorType> infer_adaptive_grad(const InferContext& c) {
 }
 
 void define_max_pool(OpRegistry& ops) {
-  OpDef& forward = ops.define<PoolAttrs>("max_pool")
-      .summary("Maximum over windows; NaN wins, the first maximum on ties, padding counts as -inf.")
-      .input("x", "(N, C, spatial...), floating point")
-      .output("y", "(N, C, pooled...)")
-      .output("index", "i32, place of the maximum, counted flat within its plane; -1: the window is all padding")
-      .infer(infer_max_pool)
-      .gradient([](GradientContext& c) {
-        if (c.grad(0) == nullptr) return;
-        c.set(0, c.b.make("max_pool_grad", {c.grad(0), c.out(1)}, MaxPoolGradAttrs{c.in(0)->shape()}));
-      });
+  OpDef& forward =
+      ops.define<PoolAttrs>("max_pool")
+          .summary("Maximum over windows; NaN wins, the first maximum on ties, padding counts as -inf.")
+          .input("x", "(N, C, spatial...), floating point")
+          .output("y", "(N, C, pooled...)")
+          .output("index", "i32, place of the maximum, counted flat within its plane; -1: the window is all padding")
+          .infer(infer_max_pool)
+          .gradient([](GradientContext& c) {
+            if (c.grad(0) == nullptr) return;
+            c.set(0, c.b.make("max_pool_grad", {c.grad(0), c.out(1)}, MaxPoolGradAttrs{c.in(0)->shape()}));
+          });
   auto f32 = [](Shape shape) { return std::vector<TensorType>{{DType::kF32, std::move(shape)}}; };
   forward.example({.inputs = f32({2, 3, 8}), .attrs = Attrs::of(PoolAttrs{{2}, {2}, {0}, {1}})})
       .example({.inputs = f32({1, 2, 7, 9}), .attrs = Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}})})
       .example({.inputs = f32({1, 2, 8, 7}), .attrs = Attrs::of(PoolAttrs{{3, 2}, {2, 3}, {0, 1}, {1, 2}, true})})
-      .example({.inputs = f32({1, 2, 4, 5, 4}),
-                .attrs = Attrs::of(PoolAttrs{{2, 2, 2}, {2, 1, 2}, {0, 1, 0}, {1, 1, 1}})});
+      .example(
+          {.inputs = f32({1, 2, 4, 5, 4}), .attrs = Attrs::of(PoolAttrs{{2, 2, 2}, {2, 1, 2}, {0, 1, 0}, {1, 1, 1}})});
   ops.define<MaxPoolGradAttrs>("max_pool_grad")
       .summary("Gradient of max_pool by its input: g added at the places of the maxima.")
       .input("g", "gradient of y")
@@ -117,35 +122,37 @@ void define_max_pool(OpRegistry& ops) {
       .output("dx", "attribute shape")
       .infer(infer_max_pool_grad)
       .example({.inputs = {{DType::kF32, {2, 3, 2, 2}}, {DType::kI32, {2, 3, 2, 2}}},
-                .attrs = Attrs::of(MaxPoolGradAttrs{{2, 3, 4, 5}}), .int_high = 20});
+                .attrs = Attrs::of(MaxPoolGradAttrs{{2, 3, 4, 5}}),
+                .int_high = 20});
 }
 
 void define_avg_pool(OpRegistry& ops) {
-  OpDef& forward = ops.define<PoolAttrs>("avg_pool")
-      .summary("Average over windows.")
-      .input("x", "(N, C, spatial...), floating point")
-      .output("y", "(N, C, pooled...)")
-      .infer(infer_avg_pool)
-      .gradient([](GradientContext& c) {
-        c.set(0, c.b.make("avg_pool_grad", {c.grad()}, AvgPoolGradAttrs{c.attrs<PoolAttrs>(), c.in(0)->shape()}));
-      });
+  OpDef& forward =
+      ops.define<PoolAttrs>("avg_pool")
+          .summary("Average over windows.")
+          .input("x", "(N, C, spatial...), floating point")
+          .output("y", "(N, C, pooled...)")
+          .infer(infer_avg_pool)
+          .gradient([](GradientContext& c) {
+            c.set(0, c.b.make("avg_pool_grad", {c.grad()}, AvgPoolGradAttrs{c.attrs<PoolAttrs>(), c.in(0)->shape()}));
+          });
   OpDef& gradient = ops.define<AvgPoolGradAttrs>("avg_pool_grad")
-      .summary("Gradient of avg_pool by its input: every g spread over its window.")
-      .input("g", "gradient of y")
-      .output("dx", "attribute shape")
-      .infer(infer_avg_pool_grad)
-      .gradient([](GradientContext& c) {
-        c.set(0, c.b.make("avg_pool", {c.grad()}, c.attrs<AvgPoolGradAttrs>().pool));
-      });
+                        .summary("Gradient of avg_pool by its input: every g spread over its window.")
+                        .input("g", "gradient of y")
+                        .output("dx", "attribute shape")
+                        .infer(infer_avg_pool_grad)
+                        .gradient([](GradientContext& c) {
+                          c.set(0, c.b.make("avg_pool", {c.grad()}, c.attrs<AvgPoolGradAttrs>().pool));
+                        });
   struct Case {
     Shape x, y;
     PoolAttrs attrs;
   };
-  for (const Case& e : std::vector<Case>{
-           {{2, 3, 8}, {2, 3, 4}, {{2}, {2}, {0}}},
-           {{1, 2, 7, 9}, {1, 2, 4, 5}, {{3, 3}, {2, 2}, {1, 1}}},
-           {{1, 2, 7, 8}, {1, 2, 4, 4}, {{3, 2}, {2, 3}, {1, 1}, {}, true, false}},
-           {{1, 2, 4, 5, 4}, {1, 2, 2, 4, 2}, {{2, 2, 2}, {2, 1, 2}, {0, 0, 0}, {}, false, true, 3}}}) {
+  for (const Case& e :
+       std::vector<Case>{{{2, 3, 8}, {2, 3, 4}, {{2}, {2}, {0}}},
+                         {{1, 2, 7, 9}, {1, 2, 4, 5}, {{3, 3}, {2, 2}, {1, 1}}},
+                         {{1, 2, 7, 8}, {1, 2, 4, 4}, {{3, 2}, {2, 3}, {1, 1}, {}, true, false}},
+                         {{1, 2, 4, 5, 4}, {1, 2, 2, 4, 2}, {{2, 2, 2}, {2, 1, 2}, {0, 0, 0}, {}, false, true, 3}}}) {
     forward.example({.inputs = {{DType::kF32, e.x}}, .attrs = Attrs::of(e.attrs)});
     gradient.example({.inputs = {{DType::kF32, e.y}}, .attrs = Attrs::of(AvgPoolGradAttrs{e.attrs, e.x})});
   }
@@ -153,29 +160,29 @@ void define_avg_pool(OpRegistry& ops) {
 
 void define_adaptive_avg_pool(OpRegistry& ops) {
   OpDef& forward = ops.define<AdaptiveAvgPoolAttrs>("adaptive_avg_pool")
-      .summary("Average over bins: bin i = [floor(i * in / out), ceil((i + 1) * in / out)).")
-      .input("x", "(N, C, spatial...), floating point")
-      .output("y", "(N, C, output...)")
-      .infer(infer_adaptive)
-      .gradient([](GradientContext& c) {
-        AdaptiveAvgPoolAttrs attrs{c.attrs<AdaptiveAvgPoolAttrs>().output, c.in(0)->shape()};
-        c.set(0, c.b.make("adaptive_avg_pool_grad", {c.grad()}, attrs));
-      });
+                       .summary("Average over bins: bin i = [floor(i * in / out), ceil((i + 1) * in / out)).")
+                       .input("x", "(N, C, spatial...), floating point")
+                       .output("y", "(N, C, output...)")
+                       .infer(infer_adaptive)
+                       .gradient([](GradientContext& c) {
+                         AdaptiveAvgPoolAttrs attrs{c.attrs<AdaptiveAvgPoolAttrs>().output, c.in(0)->shape()};
+                         c.set(0, c.b.make("adaptive_avg_pool_grad", {c.grad()}, attrs));
+                       });
   OpDef& gradient = ops.define<AdaptiveAvgPoolAttrs>("adaptive_avg_pool_grad")
-      .summary("Gradient of adaptive_avg_pool by its input.")
-      .input("g", "gradient of y")
-      .output("dx", "attribute shape")
-      .infer(infer_adaptive_grad)
-      .gradient([](GradientContext& c) {
-        AdaptiveAvgPoolAttrs attrs{c.attrs<AdaptiveAvgPoolAttrs>().output, {}};
-        c.set(0, c.b.make("adaptive_avg_pool", {c.grad()}, attrs));
-      });
+                        .summary("Gradient of adaptive_avg_pool by its input.")
+                        .input("g", "gradient of y")
+                        .output("dx", "attribute shape")
+                        .infer(infer_adaptive_grad)
+                        .gradient([](GradientContext& c) {
+                          AdaptiveAvgPoolAttrs attrs{c.attrs<AdaptiveAvgPoolAttrs>().output, {}};
+                          c.set(0, c.b.make("adaptive_avg_pool", {c.grad()}, attrs));
+                        });
   struct Case {
     Shape x;
     std::vector<std::int64_t> output;
   };
-  for (const Case& e : std::vector<Case>{{{2, 3, 7}, {3}}, {{1, 2, 5, 7}, {3, 2}}, {{2, 3, 6, 6}, {1, 1}},
-                                         {{1, 2, 3, 5, 4}, {2, 7, 4}}}) {
+  for (const Case& e : std::vector<Case>{
+           {{2, 3, 7}, {3}}, {{1, 2, 5, 7}, {3, 2}}, {{2, 3, 6, 6}, {1, 1}}, {{1, 2, 3, 5, 4}, {2, 7, 4}}}) {
     Shape y{e.x[0], e.x[1]};
     y.insert(y.end(), e.output.begin(), e.output.end());
     forward.example({.inputs = {{DType::kF32, e.x}}, .attrs = Attrs::of(AdaptiveAvgPoolAttrs{e.output, {}})});

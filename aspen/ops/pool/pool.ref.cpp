@@ -153,7 +153,9 @@ class AverageKernel final : public Kernel {
 
   void set_bins(std::size_t axis_from_end, Bins bins) { bins_[kAxes - axis_from_end] = std::move(bins); }
 
-  std::size_t workspace_bytes() const override { return gradient_ ? sizeof(double) * static_cast<std::size_t>(in_.count) : 0; }
+  std::size_t workspace_bytes() const override {
+    return gradient_ ? sizeof(double) * static_cast<std::size_t>(in_.count) : 0;
+  }
 
   void run(const KernelArgs& args) const override {
     dispatch_floating(dtype_, [&](auto tag) {
@@ -229,9 +231,11 @@ class AverageKernel final : public Kernel {
 std::unique_ptr<Kernel> make_average(const KernelRequest& request, const PoolAttrs* attrs, bool gradient) {
   const Shape& x = gradient ? request.outputs[0].shape : request.inputs[0].type.shape;
   const Shape& y = gradient ? request.inputs[0].type.shape : request.outputs[0].shape;
-  auto kernel = std::make_unique<AverageKernel>(request.outputs[0].dtype, x, gradient, attrs != nullptr ? attrs->divisor : 0);
+  auto kernel =
+      std::make_unique<AverageKernel>(request.outputs[0].dtype, x, gradient, attrs != nullptr ? attrs->divisor : 0);
   for (std::size_t i = 2; i < x.size(); ++i) {
-    kernel->set_bins(x.size() - i, attrs != nullptr ? window_bins(*attrs, i - 2, x[i], y[i]) : adaptive_bins(x[i], y[i]));
+    kernel->set_bins(x.size() - i,
+                     attrs != nullptr ? window_bins(*attrs, i - 2, x[i], y[i]) : adaptive_bins(x[i], y[i]));
   }
   return kernel;
 }
@@ -248,12 +252,10 @@ void register_pool_ref(KernelRegistry& kernels) {
   kernels.add("avg_pool_grad", [](const KernelRequest& request, std::string&) -> Made {
     return make_average(request, &request.attrs.as<AvgPoolGradAttrs>().pool, true);
   });
-  kernels.add("adaptive_avg_pool", [](const KernelRequest& request, std::string&) -> Made {
-    return make_average(request, nullptr, false);
-  });
-  kernels.add("adaptive_avg_pool_grad", [](const KernelRequest& request, std::string&) -> Made {
-    return make_average(request, nullptr, true);
-  });
+  kernels.add("adaptive_avg_pool",
+              [](const KernelRequest& request, std::string&) -> Made { return make_average(request, nullptr, false); });
+  kernels.add("adaptive_avg_pool_grad",
+              [](const KernelRequest& request, std::string&) -> Made { return make_average(request, nullptr, true); });
 }
 
 }  // namespace aspen

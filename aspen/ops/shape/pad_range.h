@@ -22,8 +22,8 @@ inline std::int64_t padded_extent(const PadAttrs& attrs, std::size_t axis, std::
 inline PadRange pad_range(const PadAttrs& attrs, std::size_t axis, std::int64_t extent) {
   std::int64_t low = attrs.low[axis], step = attrs.interior[axis] + 1;
   std::int64_t padded = padded_extent(attrs, axis, extent);
-  std::int64_t begin = low < 0 ? (-low + step - 1) / step : 0;              // first k with k * step + low >= 0
-  std::int64_t end = padded > low ? (padded - low + step - 1) / step : 0;   // first k with k * step + low >= padded
+  std::int64_t begin = low < 0 ? (-low + step - 1) / step : 0;             // first k with k * step + low >= 0
+  std::int64_t end = padded > low ? (padded - low + step - 1) / step : 0;  // first k with k * step + low >= padded
   end = std::min(end, extent);
   return {std::min(begin, end), end, step, low};
 }

@@ -18,8 +18,8 @@ void check_entries(const InferContext& c, const char* what, const std::vector<st
 }
 
 void check_extents(const InferContext& c, const Shape& shape) {
-  c.check(std::all_of(shape.begin(), shape.end(), [](auto n) { return n >= 0; }),
-          "shape {} has a negative extent.", to_string(shape));
+  c.check(std::all_of(shape.begin(), shape.end(), [](auto n) { return n >= 0; }), "shape {} has a negative extent.",
+          to_string(shape));
 }
 
 std::vector<TensorType> infer_reshape(const InferContext& c) {
@@ -51,7 +51,8 @@ std::vector<TensorType> infer_broadcast(const InferContext& c) {
   for (std::int64_t i = 0; fits && i < c.in(0).rank(); ++i) {
     fits = c.in(0).shape[i] == 1 || c.in(0).shape[i] == shape[i + added];
   }
-  c.check(fits, "cannot broadcast {} to {}; an axis must be 1 or keep its extent.", to_string(c.in(0)), to_string(shape));
+  c.check(fits, "cannot broadcast {} to {}; an axis must be 1 or keep its extent.", to_string(c.in(0)),
+          to_string(shape));
   return {{c.in(0).dtype, shape}};
 }
 
@@ -107,8 +108,10 @@ std::vector<TensorType> infer_concat(const InferContext& c) {
       result.shape[axis] += other.shape[axis];
       other.shape[axis] = result.shape[axis];
     }
-    c.check(fits && other == result, "input {} is {}, which does not fit {} along axis {}; all other extents and the "
-            "element types must agree.", i, to_string(c.in(i)), to_string(c.in(0)), axis);
+    c.check(fits && other == result,
+            "input {} is {}, which does not fit {} along axis {}; all other extents and the "
+            "element types must agree.",
+            i, to_string(c.in(i)), to_string(c.in(0)), axis);
   }
   return {result};
 }
@@ -259,7 +262,8 @@ void define_parts(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {2, 3}}, {DType::kF32, {1, 3}}, {DType::kF32, {4, 3}}},
                 .attrs = Attrs::of(ConcatAttrs{0})})
       .example({.inputs = {{DType::kF32, {2, 3, 2}}, {DType::kF32, {2, 1, 2}}}, .attrs = Attrs::of(ConcatAttrs{-2})})
-      .example({.inputs = {{DType::kU8, {3, 2}}, {DType::kU8, {3, 5}}}, .attrs = Attrs::of(ConcatAttrs{1}),
+      .example({.inputs = {{DType::kU8, {3, 2}}, {DType::kU8, {3, 5}}},
+                .attrs = Attrs::of(ConcatAttrs{1}),
                 .int_high = 200});
 }
 

@@ -166,9 +166,8 @@ Made make_concat(const KernelRequest& request) {
 
 void register_shape_ref(KernelRegistry& kernels) {
   auto add = [&](const char* op, Made (*make)(const KernelRequest&)) {
-    kernels.add(op, [make](const KernelRequest& request, std::string&) -> std::unique_ptr<Kernel> {
-      return make(request);
-    });
+    kernels.add(
+        op, [make](const KernelRequest& request, std::string&) -> std::unique_ptr<Kernel> { return make(request); });
   };
   add("reshape", make_reshape);
   add("transpose", make_transpose);
