@@ -56,6 +56,8 @@ Variable* Graph::add_variable(std::string name, VariableKind kind, TensorType ty
   auto variable = std::make_unique<Variable>();
   variable->value = new_value(std::move(type));
   variable->value->set_name(name);
+  variable->value->variable_ = variable.get();
+  variables_by_name_.emplace(name, variable.get());
   variable->name = std::move(name);
   variable->kind = kind;
   variable->trainable = trainable;
@@ -63,7 +65,16 @@ Variable* Graph::add_variable(std::string name, VariableKind kind, TensorType ty
   return variables_.back().get();
 }
 
-void Graph::add_output(std::string name, Value* value) { outputs_.push_back({std::move(name), value}); }
+void Graph::add_output(std::string name, Value* value) {
+  outputs_.push_back({std::move(name), value});
+  ++value->output_uses_;
+}
+
+void Graph::set_output(std::size_t i, Value* value) {
+  --outputs_[i].value->output_uses_;
+  outputs_[i].value = value;
+  ++value->output_uses_;
+}
 
 Op* Graph::add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op* before) {
   auto op = std::make_unique<Op>();
@@ -86,7 +97,7 @@ Op* Graph::add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op*
 
 void Graph::erase(Op* op) {
   for (const auto& output : op->outputs_) {
-    if (!output->users_.empty() || is_output(output.get())) {
+    if (output->is_used()) {
       throw InternalError("erasing {} while value %{} is in use", op->name(), output->id());
     }
   }
@@ -106,27 +117,15 @@ void Graph::replace_uses(Value* from, Value* to) {
       if (user->inputs_[i] == from) user->set_input(i, to);
     }
   }
-  for (auto& output : outputs_) {
-    if (output.value == from) output.value = to;
+  if (!from->is_output()) return;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs_[i].value == from) set_output(i, to);
   }
 }
 
 Variable* Graph::find_variable(std::string_view name) const {
-  for (const auto& variable : variables_) {
-    if (variable->name == name) return variable.get();
-  }
-  return nullptr;
-}
-
-Variable* Graph::variable_of(const Value* value) const {
-  for (const auto& variable : variables_) {
-    if (variable->value.get() == value) return variable.get();
-  }
-  return nullptr;
-}
-
-bool Graph::is_output(const Value* value) const {
-  return std::any_of(outputs_.begin(), outputs_.end(), [&](const Output& output) { return output.value == value; });
+  auto found = variables_by_name_.find(name);
+  return found == variables_by_name_.end() ? nullptr : found->second;
 }
 
 }  // namespace aspen

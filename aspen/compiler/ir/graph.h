@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ namespace aspen {
 class Graph;
 class Op;
 class OpDef;
+struct Variable;
 
 class Value {
  public:
@@ -33,6 +35,9 @@ class Value {
   DType dtype() const { return type_.dtype; }
   std::int64_t rank() const { return type_.rank(); }
   Op* producer() const { return producer_; }  // nullptr for graph inputs and variables
+  Variable* variable() const { return variable_; }            // the variable whose value this is, or nullptr
+  bool is_output() const { return output_uses_ > 0; }         // of the graph
+  bool is_used() const { return !users_.empty() || is_output(); }
   std::size_t index() const { return index_; }
   // Ops that read this value, one entry per use, in the order the uses were made.
   const std::vector<Op*>& users() const { return users_; }
@@ -45,6 +50,8 @@ class Value {
   TensorType type_;
   Op* producer_ = nullptr;
   std::size_t index_ = 0;
+  Variable* variable_ = nullptr;
+  std::size_t output_uses_ = 0;
   std::vector<Op*> users_;
 };
 
@@ -119,6 +126,8 @@ class Graph {
 
   const std::string& name() const { return name_; }
 
+  std::int64_t num_values() const { return next_id_; }  // ids of values are below it: tables by id are vectors
+
   Value* add_input(std::string name, TensorType type);
   Variable* add_variable(std::string name, VariableKind kind, TensorType type, bool trainable = false);
   void add_output(std::string name, Value* value);
@@ -133,15 +142,15 @@ class Graph {
   const std::vector<std::unique_ptr<Value>>& inputs() const { return inputs_; }
   const std::vector<std::unique_ptr<Variable>>& variables() const { return variables_; }
   Variable* find_variable(std::string_view name) const;      // nullptr when there is none
-  Variable* variable_of(const Value* value) const;           // the variable whose value this is, or nullptr
+  Variable* variable_of(const Value* value) const { return value->variable(); }
 
   struct Output {
     std::string name;
     Value* value;
   };
-  std::vector<Output>& outputs() { return outputs_; }
   const std::vector<Output>& outputs() const { return outputs_; }
-  bool is_output(const Value* value) const;
+  void set_output(std::size_t i, Value* value);
+  bool is_output(const Value* value) const { return value->is_output(); }
 
  private:
   std::unique_ptr<Value> new_value(TensorType type);
@@ -150,6 +159,7 @@ class Graph {
   std::int64_t next_id_ = 0;
   std::vector<std::unique_ptr<Value>> inputs_;
   std::vector<std::unique_ptr<Variable>> variables_;
+  std::map<std::string, Variable*, std::less<>> variables_by_name_;
   std::vector<Output> outputs_;
   std::list<std::unique_ptr<Op>> ops_;
 };

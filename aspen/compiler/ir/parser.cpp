@@ -1,0 +1,208 @@
+#include "aspen/compiler/ir/parser.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "aspen/compiler/ir/attr_parser.h"
+#include "aspen/compiler/ir/lexer.h"
+
+namespace aspen {
+namespace {
+
+class Parser {
+ public:
+  Parser(std::string_view text, const OpRegistry& ops) : lexer_(text), ops_(ops) {}
+
+  std::unique_ptr<Graph> run() {
+    if (!lexer_.accept_word("graph")) lexer_.fail_expected("\"graph\"");
+    lexer_.expect("@");
+    graph_ = std::make_unique<Graph>(lexer_.word("the name of the graph"));
+    parse_inputs();
+    lexer_.expect("{");
+    while (lexer_.accept_word("variable")) parse_variable();
+    while (!lexer_.peek_word("return")) parse_op();
+    parse_return();
+    lexer_.expect("}");
+    if (!lexer_.at_end()) lexer_.fail_expected("the end of the text");
+    return std::move(graph_);
+  }
+
+ private:
+  struct Definition {
+    std::string label;  // as written, quotes included: what later lines refer to
+    std::string name;   // empty for a numbered value
+    TensorType type;
+    std::size_t position;
+  };
+
+  void parse_inputs() {
+    lexer_.expect("(");
+    while (!lexer_.accept(")")) {
+      Definition input = definition();
+      define(input, graph_->add_input(input.name, input.type));
+      if (!lexer_.accept(",") && !lexer_.peek(")")) lexer_.fail_expected("\",\" or \")\"");
+    }
+  }
+
+  // variable %w: f32[10, 5] parameter trainable initial 1
+  void parse_variable() {
+    Definition written = definition();
+    Variable* variable = graph_->add_variable(written.name, kind(), written.type);
+    define(written, variable->value.get());
+    variable->trainable = lexer_.accept_word("trainable");
+    if (lexer_.accept_word("initial")) variable->initial = lexer_.number();
+  }
+
+  VariableKind kind() {
+    constexpr VariableKind kKinds[] = {VariableKind::kParameter, VariableKind::kBuffer, VariableKind::kOptimizerState,
+                                       VariableKind::kAccumulator, VariableKind::kSetting};
+    std::string names;
+    for (VariableKind kind : kKinds) {
+      if (lexer_.accept_word(name_of(kind))) return kind;
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(kind));
+    }
+    lexer_.fail_expected("the kind of the variable (" + names + ")");
+  }
+
+  // [%3: f32[16, 10], ... =] dot(%x, %w) {...} details
+  void parse_op() {
+    std::vector<Definition> results;
+    if (lexer_.peek("%")) {
+      do results.push_back(definition());
+      while (lexer_.accept(","));
+      lexer_.expect("=");
+    }
+    std::size_t start = lexer_.next_position();
+    std::string name = lexer_.word("an op or \"return\"");
+    const OpDef* def = nullptr;
+    Op* op = nullptr;
+    try {
+      def = &ops_.find(name);
+    } catch (const UserError& e) {
+      lexer_.fail_at(start, e.what());
+    }
+    std::vector<Value*> inputs = parse_operands();
+    Attrs attrs = parse_attrs(lexer_, *def);
+    try {
+      op = graph_->add_op(*def, std::move(inputs), std::move(attrs));
+    } catch (const Error& e) {
+      lexer_.fail_at(start, e.what());
+    }
+    define_results(results, *op, start);
+    parse_details(*op);
+  }
+
+  std::vector<Value*> parse_operands() {
+    std::vector<Value*> result;
+    lexer_.expect("(");
+    while (!lexer_.accept(")")) {
+      result.push_back(lexer_.accept_word("_") ? nullptr : operand());
+      if (!lexer_.accept(",") && !lexer_.peek(")")) lexer_.fail_expected("\",\" or \")\"");
+    }
+    return result;
+  }
+
+  void define_results(const std::vector<Definition>& results, Op& op, std::size_t start) {
+    if (results.size() != op.num_outputs()) {
+      lexer_.fail_at(start, fmt::format("op {} gives {} results; {} are named.", op.name(), op.num_outputs(), results.size()));
+    }
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      Value* output = op.output(i);
+      if (output->type() != results[i].type) {
+        lexer_.fail_at(results[i].position, fmt::format("{} is written as {}; op {} gives {}.", results[i].label,
+                                                        to_string(results[i].type), op.name(), to_string(output->type())));
+      }
+      output->set_name(results[i].name);
+      define(results[i], output);
+    }
+  }
+
+  void parse_details(Op& op) {
+    while (true) {
+      if (lexer_.accept_word("scope")) op.location.scope = lexer_.quoted();
+      else if (lexer_.accept_word("at")) op.location.source = lexer_.quoted();
+      else if (lexer_.accept_word("device")) op.placement.device = lexer_.integer();
+      else if (lexer_.accept_word("stage")) op.placement.stage = lexer_.integer();
+      else if (lexer_.accept_word("phase")) op.placement.phase = lexer_.integer();
+      else if (lexer_.accept_word("update")) op.section = Section::kUpdate;
+      else if (lexer_.accept_word("backward")) op.backward = true;
+      else if (lexer_.accept_word("no_grad")) op.no_grad = true;
+      else return;
+    }
+  }
+
+  void parse_return() {
+    lexer_.accept_word("return");
+    while (!lexer_.peek("}")) {
+      std::string name = lexer_.word("the name of an output");
+      lexer_.expect(":");
+      graph_->add_output(name, operand());
+      if (!lexer_.accept(",") && !lexer_.peek("}")) lexer_.fail_expected("\",\" or \"}\"");
+    }
+  }
+
+  static bool is_number(std::string_view text) {
+    return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+  }
+
+  // %3 or %name or %"any name". A name that looks like a number keeps its opening quote, to tell the two apart.
+  std::string label() {
+    lexer_.expect("%");
+    if (!lexer_.peek("\"")) return lexer_.word("the name of a value");
+    std::string name = lexer_.quoted();
+    return is_number(name) ? '"' + name : name;
+  }
+
+  Definition definition() {
+    std::size_t start = lexer_.next_position();
+    std::string written = label();
+    lexer_.expect(":");
+    std::string name = is_number(written) ? "" : written[0] == '"' ? written.substr(1) : written;
+    return {written, std::move(name), type(), start};
+  }
+
+  TensorType type() {
+    std::size_t start = lexer_.next_position();
+    TensorType result;
+    try {
+      result.dtype = dtype_from_name(lexer_.word("an element type"));
+    } catch (const UserError& e) {
+      lexer_.fail_at(start, e.what());
+    }
+    lexer_.expect("[");
+    while (!lexer_.accept("]")) {
+      if (!result.shape.empty()) lexer_.expect(",");
+      result.shape.push_back(lexer_.integer());
+    }
+    return result;
+  }
+
+  void define(const Definition& written, Value* value) {
+    if (!values_.emplace(written.label, value).second) {
+      lexer_.fail_at(written.position, fmt::format("%{} is defined twice.", written.label));
+    }
+  }
+
+  Value* operand() {
+    std::size_t start = lexer_.next_position();
+    std::string written = label();
+    auto found = values_.find(written);
+    if (found != values_.end()) return found->second;
+    std::vector<std::string> known;
+    for (const auto& [name, value] : values_) known.push_back("%" + name);
+    lexer_.fail_at(start, fmt::format("%{} is not defined above{}.", written,
+                                      known.empty() ? "" : "; close matches: " + near_matches("%" + written, known)));
+  }
+
+  Lexer lexer_;
+  const OpRegistry& ops_;
+  std::unique_ptr<Graph> graph_;
+  std::map<std::string, Value*, std::less<>> values_;
+};
+
+}  // namespace
+
+std::unique_ptr<Graph> parse_graph(std::string_view text, const OpRegistry& ops) { return Parser(text, ops).run(); }
+
+}  // namespace aspen

@@ -1,0 +1,124 @@
+#include "aspen/compiler/ir/printer.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "aspen/compiler/ir/op_def.h"
+
+namespace aspen {
+namespace {
+
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + '"';
+}
+
+bool is_number(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+class Printer {
+ public:
+  explicit Printer(const Graph& graph) : graph_(graph), labels_(graph.num_values()) { label_values(); }
+
+  std::string run() {
+    std::string inputs;
+    for (const auto& input : graph_.inputs()) inputs += separated(inputs, definition(input.get()));
+    text_ = fmt::format("graph @{}({}) {{\n", quoted_unless_plain(graph_.name()), inputs);
+    for (const auto& variable : graph_.variables()) print(*variable);
+    for (const auto& op : graph_.ops()) print(*op);
+    std::string outputs;
+    for (const auto& output : graph_.outputs()) {
+      outputs += separated(outputs, fmt::format("{}: {}", quoted_unless_plain(output.name), label(output.value)));
+    }
+    text_ += outputs.empty() ? "  return\n}\n" : fmt::format("  return {}\n}}\n", outputs);
+    return std::move(text_);
+  }
+
+ private:
+  // Variables keep their names exactly; a value whose name is taken gets a number behind it.
+  void label_values() {
+    for (const auto& variable : graph_.variables()) add_label(variable->value.get());
+    for (const auto& input : graph_.inputs()) add_label(input.get());
+    std::int64_t next = 0;
+    for (const auto& op : graph_.ops()) {
+      for (const Value* output : op->outputs()) {
+        if (output->name().empty()) {
+          labels_[output->id()] = fmt::format("%{}", next++);
+        } else {
+          add_label(output);
+        }
+      }
+    }
+  }
+
+  void add_label(const Value* value) {
+    std::string name = value->name().empty() ? "input" : value->name();
+    for (int copy = 2; !taken_.insert(name).second; ++copy) name = fmt::format("{}#{}", value->name(), copy);
+    labels_[value->id()] = '%' + (is_number(name) ? quoted(name) : quoted_unless_plain(name));
+  }
+
+  static std::string separated(const std::string& before, const std::string& item) {
+    return before.empty() ? item : ", " + item;
+  }
+
+  const std::string& label(const Value* value) const { return labels_[value->id()]; }
+
+  std::string definition(const Value* value) const { return fmt::format("{}: {}", label(value), to_string(value->type())); }
+
+  void print(const Variable& variable) {
+    text_ += fmt::format("  variable {} {}", definition(variable.value.get()), name_of(variable.kind));
+    if (variable.trainable) text_ += " trainable";
+    if (variable.initial != 0) text_ += fmt::format(" initial {}", variable.initial);
+    text_ += '\n';
+  }
+
+  void print(const Op& op) {
+    std::string results, inputs;
+    for (const Value* output : op.outputs()) results += separated(results, definition(output));
+    for (const Value* input : op.inputs()) inputs += separated(inputs, input == nullptr ? "_" : label(input));
+    text_ += fmt::format("  {}{}{}({})", results, results.empty() ? "" : " = ", op.name(), inputs);
+    std::string attrs = op.attrs().to_string();
+    if (!attrs.empty()) text_ += ' ' + attrs;
+    print_details(op);
+    text_ += '\n';
+  }
+
+  void print_details(const Op& op) {
+    if (!op.location.scope.empty()) text_ += " scope " + quoted(op.location.scope);
+    if (!op.location.source.empty()) text_ += " at " + quoted(op.location.source);
+    if (op.placement.device != 0) text_ += fmt::format(" device {}", op.placement.device);
+    if (op.placement.stage != 0) text_ += fmt::format(" stage {}", op.placement.stage);
+    if (op.placement.phase != 0) text_ += fmt::format(" phase {}", op.placement.phase);
+    if (op.section == Section::kUpdate) text_ += " update";
+    if (op.backward) text_ += " backward";
+    if (op.no_grad) text_ += " no_grad";
+  }
+
+  const Graph& graph_;
+  std::vector<std::string> labels_;  // by value id
+  std::set<std::string> taken_;
+  std::string text_;
+};
+
+}  // namespace
+
+bool is_word_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("_.$/#+-").find(c) != std::string_view::npos;
+}
+
+std::string quoted_unless_plain(const std::string& word) {
+  bool is_plain = !word.empty() && word != "_" && word[0] != '/' && std::all_of(word.begin(), word.end(), is_word_character);
+  return is_plain ? word : quoted(word);
+}
+
+std::string to_text(const Graph& graph) { return Printer(graph).run(); }
+
+}  // namespace aspen

@@ -1,0 +1,101 @@
+#include "aspen/compiler/ir/verifier.h"
+
+#include <array>
+
+#include "aspen/compiler/ir/op_def.h"
+
+namespace aspen {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Graph& graph)
+      : graph_(graph), known_(graph.num_values(), nullptr), reads_(graph.num_values(), 0) {}
+
+  void run() {
+    for (const auto& input : graph_.inputs()) known_[input->id()] = input.get();
+    for (const auto& variable : graph_.variables()) known_[variable->value->id()] = variable->value.get();
+    for (const auto& op : graph_.ops()) check(*op);
+    for (const auto& output : graph_.outputs()) check(output);
+    check_uses();
+  }
+
+ private:
+  void check(const Op& op) {
+    for (std::size_t i = 0; i < op.num_inputs(); ++i) {
+      const Value* input = op.input(i);
+      if (input == nullptr) continue;
+      if (known_[input->id()] != input) fail(op, fmt::format("input {} (%{}) is not defined before it", i, input->id()));
+      const Op* producer = input->producer();
+      bool is_here = producer != nullptr ? producer->section == op.section
+                                         : input->variable() != nullptr || op.section == Section::kStep;
+      if (!is_here) fail(op, fmt::format("input {} comes from another section; only variables carry values across", i));
+      ++reads_[input->id()];
+    }
+    check_types(op);
+    if (op.is("assign")) check_assign(op);
+    for (const Value* output : op.outputs()) known_[output->id()] = output;
+  }
+
+  void check_types(const Op& op) {
+    std::vector<TensorType> types;
+    try {
+      types = op.def().infer(op.inputs(), op.attrs());
+    } catch (const Error& e) {
+      fail(op, e.what());
+    }
+    if (types.size() != op.num_outputs()) {
+      fail(op, fmt::format("has {} outputs; its shape rule gives {}", op.num_outputs(), types.size()));
+    }
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      if (types[i] == op.output(i)->type()) continue;
+      fail(op, fmt::format("output {} is {}; its shape rule gives {}", i, to_string(op.output(i)->type()),
+                           to_string(types[i])));
+    }
+  }
+
+  void check_assign(const Op& op) {
+    const Variable* variable = op.input(0)->variable();
+    if (variable == nullptr) fail(op, "the first input is not a variable");
+    auto& last = assigned_[static_cast<std::size_t>(op.section)];
+    if (last.empty()) last.resize(graph_.num_values(), false);
+    if (last[op.input(0)->id()]) fail(op, fmt::format("variable \"{}\" is assigned twice in a section", variable->name));
+    last[op.input(0)->id()] = true;
+  }
+
+  void check(const Graph::Output& output) {
+    const Value* value = output.value;
+    if (value->id() >= graph_.num_values() || known_[value->id()] != value) {
+      throw InternalError("output \"{}\" of graph {} is not defined in it", output.name, graph_.name());
+    }
+    if (value->producer() != nullptr && value->producer()->section != Section::kStep) {
+      throw InternalError("output \"{}\" is computed by the weight update; outputs leave after each step", output.name);
+    }
+    if (!value->is_output()) throw InternalError("output \"{}\" is not counted as a use of its value", output.name);
+  }
+
+  // Every read was counted above; users_ must list as many.
+  void check_uses() {
+    for (const Value* value : known_) {
+      if (value == nullptr || value->users().size() == reads_[value->id()]) continue;
+      throw InternalError("value %{} lists {} uses; {} are in the graph", value->id(), value->users().size(),
+                          reads_[value->id()]);
+    }
+  }
+
+  [[noreturn]] void fail(const Op& op, const std::string& problem) {
+    throw InternalError("op {}{}: {}", op.name(), op.num_outputs() > 0 ? fmt::format(" (%{})", op.output()->id()) : "",
+                        problem);
+  }
+
+  const Graph& graph_;
+  std::vector<const Value*> known_;  // by id: defined so far
+  std::vector<std::size_t> reads_;   // by id
+  std::array<std::vector<bool>, 2> assigned_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph) { Verifier(graph).run(); }
+
+}  // namespace aspen

@@ -1,0 +1,18 @@
+// The rules every graph obeys. Run after each pass and on parsed text; a violation is an InternalError that names
+// the op.
+#pragma once
+
+#include "aspen/compiler/ir/graph.h"
+
+namespace aspen {
+
+// Checks that
+//  - ops come after the ops whose results they read, and read only values of their own section, graph inputs
+//    (kStep) and variables;
+//  - output types are those the op's shape rule gives;
+//  - the users of a value are exactly the ops that read it;
+//  - a variable is assigned at most once per section;
+//  - graph outputs are inputs, variables or values of kStep.
+void verify(const Graph& graph);
+
+}  // namespace aspen
