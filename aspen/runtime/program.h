@@ -42,6 +42,7 @@ struct ProgramVariable {
   TensorType type;
   BufferRef buffer;
   double initial = 0;
+  bool accumulator = false;  // holds a part of an update; returns to `initial` when a run ends before the update
 };
 
 struct ProgramConstant {
@@ -56,6 +57,7 @@ struct Program {
   std::vector<ProgramConstant> constants;
   std::vector<Instruction> step;               // for every micro-batch
   std::vector<Instruction> update;             // after the last micro-batch of a weight update
+  std::int64_t gradient_accumulation = 1;      // micro-batches between two updates
   std::size_t variable_bytes = 0, constant_bytes = 0, scratch_bytes = 0;
 };
 
