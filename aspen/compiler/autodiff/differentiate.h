@@ -1,0 +1,25 @@
+// Reverse-mode differentiation: adds, for every trainable parameter on a path to the loss, the ops that compute its
+// gradient. Gradients are ops of the graph like any other.
+//
+//   %y = dot(%x, %w)                 %y = dot(%x, %w)
+//   %l = reduce_sum(%y)       =>     %l = reduce_sum(%y)
+//   %loss = loss(%l)                 %loss_seed = full() {value=1}
+//                                    %0 = broadcast(%loss_seed)
+//                                    %Gradient___w = dot(%x, %0) {transpose_a=true}      all flagged backward
+//
+// A value wants a gradient when it is floating point, its op was captured with gradients switched on, and one of
+// its inputs wants one. Gradients of a value with several uses add up in a fixed order: last use first.
+//
+// Expects: one loss. Ensures: no loss marker is left.
+// Right after select_loss and before anything rewrites the graph: `detach` and no_grad are still where the user put
+// them.
+#pragma once
+
+#include "aspen/compiler/passes/pass.h"
+
+namespace aspen {
+
+// UserError naming op and location when an op on a needed path has no gradient.
+void differentiate(Graph& graph, const PassContext& context);
+
+}  // namespace aspen

@@ -1,0 +1,39 @@
+#include "aspen/compiler/evaluate.h"
+
+#include "aspen/ops/source/source.h"
+#include "aspen/runtime/arena_memory.h"
+
+namespace aspen {
+
+KernelRequest kernel_request(const Op& op) {
+  KernelRequest request{.op = op.name(), .attrs = op.attrs()};
+  for (const Value* input : op.inputs()) {
+    request.inputs.push_back(input == nullptr ? KernelInput{.present = false} : KernelInput{.type = input->type()});
+  }
+  for (const Value* output : op.outputs()) request.outputs.push_back(output->type());
+  return request;
+}
+
+std::vector<std::vector<std::byte>> evaluate(const Op& op, const std::vector<const std::vector<std::byte>*>& inputs,
+                                             const Backend& backend) {
+  if (op.is("constant")) return {*op.attrs<ConstantAttrs>().data.bytes};
+  auto kernel = backend.create_kernel(kernel_request(op));
+  ArenaMemory workspace(kernel->workspace_bytes(), "workspace of a constant");
+  std::vector<const void*> from;
+  for (const auto* input : inputs) from.push_back(input == nullptr ? nullptr : input->data());
+  std::vector<std::vector<std::byte>> results;
+  std::vector<void*> to;
+  for (const Value* output : op.outputs()) results.emplace_back(output->type().bytes());
+  for (auto& result : results) to.push_back(result.data());
+  StepContext step;
+  kernel->run({.inputs = from, .outputs = to, .workspace = workspace.data(), .step = &step});
+  return results;
+}
+
+std::string describe(const Location& location) {
+  if (location.scope.empty()) return location.source;
+  if (location.source.empty()) return location.scope;
+  return location.scope + " (" + location.source + ")";
+}
+
+}  // namespace aspen

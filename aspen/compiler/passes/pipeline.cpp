@@ -1,0 +1,52 @@
+// The passes in the order in which they run. Each header says why a pass sits where it does.
+#include "aspen/compiler/passes/pipeline.h"
+
+#include "aspen/compiler/autodiff/differentiate.h"
+#include "aspen/compiler/passes/accumulate_gradients.h"
+#include "aspen/compiler/passes/remove_dead.h"
+#include "aspen/compiler/passes/remove_markers.h"
+#include "aspen/compiler/passes/schedule.h"
+#include "aspen/compiler/passes/select_loss.h"
+
+namespace aspen {
+namespace {
+
+const Pass kSelectLoss{"select_loss", "find the one loss to differentiate", select_loss, {}, {kSingleLoss}};
+const Pass kDifferentiate{"differentiate", "add the gradients of all trainable parameters", differentiate, {kSingleLoss}};
+const Pass kAccumulateGradients{"accumulate_gradients", "add gradients up over the micro-batches of an update",
+                                accumulate_gradients};
+const Pass kRemoveMarkers{"remove_markers", "drop loss, detach and checkpoint, which have been read", remove_markers, {},
+                          {kNoMarkers}};
+const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
+const Pass kSchedule{"schedule", "order the ops for little memory, writes of variables after their reads", schedule, {},
+                     {kAssignedAfterReads}};
+
+}  // namespace
+
+std::vector<Pass> training_pipeline() {
+  // From the model to everything one training step computes.
+  std::vector<Pass> passes{kSelectLoss, kDifferentiate, kAccumulateGradients};
+  for (Pass& pass : inference_pipeline()) passes.push_back(std::move(pass));
+  return passes;
+}
+
+std::vector<Pass> inference_pipeline() {
+  return {kRemoveMarkers, kRemoveDead, kSchedule};
+}
+
+const std::vector<Pass>& all_passes() {
+  static const std::vector<Pass> passes{kSelectLoss,    kDifferentiate, kAccumulateGradients,
+                                        kRemoveMarkers, kRemoveDead,    kSchedule};
+  return passes;
+}
+
+const Pass& find_pass(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Pass& pass : all_passes()) {
+    if (pass.name == name) return pass;
+    names.emplace_back(pass.name);
+  }
+  throw UserError("there is no pass \"{}\"; close matches: {}.", name, near_matches(name, names));
+}
+
+}  // namespace aspen
