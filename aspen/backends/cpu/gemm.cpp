@@ -1,0 +1,16 @@
+#include "aspen/backends/cpu/gemm.h"
+
+#define ASPEN_ISA_FILE "aspen/backends/cpu/gemm.inc"
+#include "aspen/backends/cpu/each_isa.h"
+
+namespace aspen {
+
+void gemm_rows(const GemmShape& shape, const float* a, const float* b, float* c) {
+  ASPEN_BEST(gemm_rows)(shape, a, b, c);
+}
+
+void gemm_columns(const GemmShape& shape, const float* a, const float* b, float* c) {
+  ASPEN_BEST(gemm_columns)(shape, a, b, c);
+}
+
+}  // namespace aspen

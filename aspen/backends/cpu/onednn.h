@@ -1,0 +1,90 @@
+// What the kernels share of oneDNN: the engine, a primitive on one thread, and its arguments. A primitive is made
+// when a kernel is made; running one binds pointers and executes, with scratch memory from the kernel's workspace.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <vector>
+
+#include <dnnl.hpp>
+
+#include "aspen/base/tensor_type.h"
+
+namespace aspen::onednn {
+
+using Dims = dnnl::memory::dims;
+using Tag = dnnl::memory::format_tag;
+using Desc = dnnl::memory::desc;
+inline constexpr auto kF32 = dnnl::memory::data_type::f32;
+
+const dnnl::engine& engine();
+
+// A device is one thread, and oneDNN splits work by the thread count it finds both when a primitive is made and
+// when it runs. While this object lives, OpenMP counts one thread for the calling thread; afterwards its setting
+// is as before, so that the threads of PyTorch in the same process are not touched.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+// Float32 arithmetic only (an environment variable could ask oneDNN for bfloat16, whose tile instructions fault
+// under some hypervisors) and scratch memory given by the caller.
+dnnl::primitive_attr attributes();
+
+// Plain row-major layout of a tensor, or of a view of it with the given strides.
+Desc plain(const Dims& dims);
+Desc strided(const Dims& dims, const Dims& strides);
+Desc any_layout(const Dims& dims);
+
+struct Argument {
+  int index;  // DNNL_ARG_...
+  Desc desc;
+  void* data;
+};
+
+// A primitive and what it takes to run it.
+class Primitive {
+ public:
+  Primitive() = default;
+  Primitive(dnnl::primitive primitive, std::size_t scratch_bytes)
+      : primitive_(std::move(primitive)), scratch_bytes_(scratch_bytes) {}
+
+  template <class Made>
+  static Primitive of(const typename Made::primitive_desc& desc) {
+    return Primitive(Made(desc), desc.scratchpad_desc().get_size());
+  }
+  // A copy between layouts.
+  static Primitive reorder(const Desc& from, const Desc& to);
+
+  std::size_t scratch_bytes() const { return scratch_bytes_; }
+  void run(std::initializer_list<Argument> arguments, void* scratch) const;
+
+ private:
+  dnnl::primitive primitive_;
+  std::size_t scratch_bytes_ = 0;
+};
+
+// Hands out aligned pieces of a workspace; on a null base it only counts.
+class Workspace {
+ public:
+  explicit Workspace(void* base = nullptr) : base_(static_cast<std::byte*>(base)) {}
+  template <class T = void>
+  T* take(std::size_t bytes) {
+    std::byte* at = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += (bytes + 63) / 64 * 64;
+    return reinterpret_cast<T*>(at);
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace aspen::onednn
