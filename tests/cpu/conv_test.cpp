@@ -1,0 +1,70 @@
+#include "aspen/ops/conv/conv.h"
+
+#include "tests/cpu/compare.h"
+
+namespace aspen::testing {
+namespace {
+
+struct ConvCase {
+  const char* name;
+  Shape x, w;
+  ConvAttrs attrs;
+};
+
+void PrintTo(const ConvCase& c, std::ostream* out) { *out << to_string(c.x) << " by " << to_string(c.w); }
+
+Shape result_shape(const ConvCase& c) {
+  Shape y{c.x[0], c.w[0]};
+  for (std::size_t i = 0; i < c.attrs.stride.size(); ++i) {
+    std::int64_t reach = c.attrs.dilation[i] * (c.w[i + 2] - 1) + 1;
+    y.push_back((c.x[i + 2] + 2 * c.attrs.padding[i] - reach) / c.attrs.stride[i] + 1);
+  }
+  return y;
+}
+
+ConvAttrs plane(std::int64_t stride, std::int64_t padding, std::int64_t dilation = 1, std::int64_t groups = 1) {
+  return {{stride, stride}, {padding, padding}, {dilation, dilation}, groups};
+}
+
+class Conv : public ::testing::TestWithParam<ConvCase> {};
+
+TEST_P(Conv, ForwardMatchesTheReference) {
+  const ConvCase& c = GetParam();
+  compare("conv", Attrs::of(c.attrs), {f32(c.x), f32(c.w), std::nullopt});
+  compare("conv", Attrs::of(c.attrs), {f32(c.x), f32(c.w), f32({c.w[0]})});
+}
+
+TEST_P(Conv, InputGradientMatchesTheReference) {
+  const ConvCase& c = GetParam();
+  compare("conv_input_grad", Attrs::of(ConvGradAttrs{c.attrs, c.x}), {f32(result_shape(c)), f32(c.w)});
+}
+
+TEST_P(Conv, WeightGradientMatchesTheReference) {
+  const ConvCase& c = GetParam();
+  compare("conv_weight_grad", Attrs::of(ConvGradAttrs{c.attrs, c.w}), {f32(c.x), f32(result_shape(c))},
+          {.tolerance = 1e-5});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Conv,
+    ::testing::Values(
+        ConvCase{"TutorialFirst", {16, 1, 28, 28}, {5, 1, 3, 3}, plane(1, 0)},
+        ConvCase{"TutorialSecond", {16, 5, 13, 13}, {12, 5, 5, 5}, plane(1, 0)},
+        ConvCase{"PipelineBatch40", {40, 10, 12, 12}, {20, 10, 5, 5}, plane(1, 0)},
+        ConvCase{"PaddedLanes", {16, 3, 9, 11}, {7, 3, 3, 3}, plane(1, 1)},
+        ConvCase{"StridedLanes", {31, 4, 10, 9}, {6, 4, 3, 3}, plane(2, 1)},
+        ConvCase{"DilatedLanes", {14, 2, 11, 12}, {13, 2, 3, 3}, plane(1, 2, 2)},
+        ConvCase{"UnevenKernel", {16, 2, 8, 9}, {5, 2, 2, 4}, {{1, 2}, {0, 3}, {2, 1}, 1}},
+        ConvCase{"OneByOne", {16, 6, 7, 7}, {11, 6, 1, 1}, plane(1, 0)},
+        ConvCase{"OneAxis", {16, 3, 20}, {6, 3, 5}, {{2}, {2}, {1}, 1}},
+        ConvCase{"SingleImage", {1, 3, 17, 17}, {10, 3, 3, 3}, plane(1, 1)},
+        ConvCase{"ManyChannels", {2, 40, 9, 9}, {50, 40, 3, 3}, plane(1, 1)},
+        ConvCase{"ManyChannelsStrided", {3, 64, 14, 14}, {32, 64, 3, 3}, plane(2, 1)},
+        ConvCase{"Groups", {4, 12, 9, 9}, {18, 4, 3, 3}, plane(1, 1, 1, 3)},
+        ConvCase{"Depthwise", {4, 24, 10, 10}, {24, 1, 3, 3}, plane(2, 1, 1, 24)},
+        ConvCase{"LargeAxis", {2, 20, 33}, {17, 20, 3}, {{1}, {1}, {2}, 1}},
+        ConvCase{"ThreeAxes", {2, 17, 5, 6, 7}, {19, 17, 3, 2, 3}, {{1, 1, 2}, {1, 0, 1}, {1, 1, 1}, 1}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace aspen::testing
