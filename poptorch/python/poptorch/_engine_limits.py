@@ -1,0 +1,106 @@
+"""What the engine does not do yet. Options may ask for anything; a model that needs one of these does not compile."""
+
+import json
+import os
+
+from . import _popart_keys
+from ._logging import logger
+from ._strategies import _PhasedExecution
+from .enums import MeanReductionStrategy
+from .errors import createPoptorchError
+
+MAX_IPUS = 64
+_REPORT_KEYS = ("autoReport.all", "autoReport.outputExecutionProfile")
+
+
+def _refuse(what, supported):
+    raise createPoptorchError(f"[compile] {what} is not supported yet; {supported}.")
+
+
+def check_options(options):
+    """Raises an Error for the first option that the engine cannot honour."""
+    popart = options._Popart.options
+    _popart_keys.check(popart)
+    _check_devices(options)
+    _check_reduction(options)
+    if options.anchored_tensors:
+        _refuse(
+            f"Returning inner tensors ({', '.join(options.anchored_tensors)}) with anchorTensor",
+            "return the tensors from forward instead",
+        )
+    if popart.get("enableFloatingPointChecks"):
+        _refuse("Precision.enableFloatingPointExceptions(True)", "check the outputs with torch.isfinite instead")
+    if popart.get("enableStochasticRounding"):
+        _refuse("Precision.enableStochasticRounding(True)", "results are rounded to nearest even")
+    if popart.get("automaticLossScalingSettings.enabled"):
+        _refuse("Training.setAutomaticLossScaling(True)", "give the optimiser a fixed loss_scaling")
+    if popart.get("syntheticDataMode"):
+        _refuse("enableSyntheticData(True)", "inputs always come from the host")
+    if popart.get("enableEngineCaching"):
+        _refuse(
+            f"Caching executables (enableExecutableCaching or POPTORCH_CACHE_DIR: {popart.get('cachePath')})",
+            "compile without a cache",
+        )
+    if popart.get("saveInitializersToFile"):
+        _refuse("_Popart option saveInitializersToFile", "save model.state_dict() instead")
+    if popart.get("instrumentWithHardwareCycleCounter"):
+        _refuse("logCycleCount(True)", "virtual IPUs have no cycle counter; measure the time of a call")
+    if popart.get("partialsTypeMatMuls") == "half":
+        logger.warning("Precision.setPartialsType(torch.half): matrix products still accumulate in float32")
+    _check_profiling(popart)
+
+
+def _check_devices(options):
+    if options.replication_factor > 1:
+        _refuse(
+            f"replicationFactor({options.replication_factor})",
+            "a model runs as one replica: use replicationFactor(1)",
+        )
+    if options.Distributed.numProcesses > 1:
+        _refuse(
+            f"Training in {options.Distributed.numProcesses} processes",
+            "use one process, or Distributed.disable()",
+        )
+    if isinstance(options._execution_strategy, _PhasedExecution):
+        _refuse(
+            f"The strategy {type(options._execution_strategy).__name__}",
+            "use PipelinedExecution or ShardedExecution with all blocks on one IPU",
+        )
+    is_offline = options.exists("ipu_version")
+    if is_offline and options.exists("use_model") and options.use_model:
+        raise createPoptorchError("[compile] useOfflineIpuTarget cannot be combined with useIpuModel(True).")
+    if options.exists("ipu_id"):
+        if is_offline:
+            raise createPoptorchError("[compile] useOfflineIpuTarget cannot be combined with useIpuId.")
+        if not 0 <= options.ipu_id < MAX_IPUS:
+            raise createPoptorchError(
+                f"[compile] there is no device {options.ipu_id}; expected 0 <= id < {MAX_IPUS} in useIpuId."
+            )
+
+
+def _check_reduction(options):
+    if options.Training.meanAccumulationAndReplicationReductionStrategy == MeanReductionStrategy.PostAndLoss:
+        raise createPoptorchError(
+            "[compile] MeanReductionStrategy.PostAndLoss is no longer available; use Running or Post."
+        )
+
+
+def _check_profiling(popart):
+    engine = dict(popart.get("engineOptions", {}))
+    engine.update(json.loads(os.environ.get("POPLAR_ENGINE_OPTIONS") or "{}"))
+    asked = [key for key in _REPORT_KEYS if str(engine.get(key, "false")).lower() == "true"]
+    if asked:
+        _refuse(
+            f"Profiling ({', '.join(asked)} of enableProfiling or POPLAR_ENGINE_OPTIONS)",
+            "measure the time of a call from Python",
+        )
+
+
+def check_placement(ipus):
+    """ipus: the device of each block, in the order in which the model starts them."""
+    used = sorted(set(ipus))
+    if len(used) > 1:
+        _refuse(
+            f"A model on several IPUs (its blocks are on {', '.join(map(str, used))})",
+            "place all blocks on one IPU, e.g. with Stage(...).ipu(0), or remove them with poptorch.removeBlocks",
+        )
