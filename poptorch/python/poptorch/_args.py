@@ -1,0 +1,200 @@
+"""Arguments of a model: bound to the signature of forward, flattened to tensors, checked against the first call."""
+
+import inspect
+
+import torch
+
+from . import _impl, _structure
+from .errors import createPoptorchError
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+# int64 and float64 (and bfloat16) are narrowed to 32 bits on their way to the device.
+SUPPORTED_DTYPES = (
+    torch.float32, torch.float16, torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8, torch.bool,
+    torch.float64, torch.bfloat16,
+)
+
+
+class Signature:
+    """The parameters of forward."""
+
+    def __init__(self, forward):
+        try:
+            self.parameters = list(inspect.signature(forward).parameters.values())
+        except (TypeError, ValueError):  # no signature: anything goes
+            self.parameters = list(inspect.signature(lambda *args, **kwargs: None).parameters.values())
+        self._positional = [p for p in self.parameters if p.kind in _POSITIONAL]
+        self._has_var_positional = any(p.kind is p.VAR_POSITIONAL for p in self.parameters)
+        self._has_var_keyword = any(p.kind is p.VAR_KEYWORD for p in self.parameters)
+
+    def bind(self, args, kwargs):
+        """The value of each parameter, in the order of the signature, defaults filled in."""
+        names = [p.name for p in self.parameters]
+        assert self._has_var_positional or len(args) <= len(self._positional), (
+            f"Too many arguments: forward takes {len(self._positional)} positional arguments "
+            f"({', '.join(p.name for p in self._positional)}), but {len(args)} were given"
+        )
+        given = {p.name: value for p, value in zip(self._positional, args)}
+        extra = {}
+        for name, value in kwargs.items():
+            assert name not in given, f'Argument "{name}" was given twice: by position and by name'
+            if name in names and not self._is_variadic(name):
+                given[name] = value
+            else:
+                assert self._has_var_keyword, (
+                    f'Unexpected argument "{name}"; forward takes {", ".join(names) or "no arguments"}'
+                )
+                extra[name] = value
+        return [self._value(p, given, args, extra) for p in self.parameters]
+
+    def _is_variadic(self, name):
+        kind = next(p.kind for p in self.parameters if p.name == name)
+        return kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+    def _value(self, parameter, given, args, extra):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return tuple(args[len(self._positional) :])
+        if parameter.kind is parameter.VAR_KEYWORD:
+            return extra
+        if parameter.name in given:
+            return given[parameter.name]
+        if parameter.default is parameter.empty:
+            raise createPoptorchError(
+                f'[model call] mandatory argument "{parameter.name}" of forward is missing; forward takes '
+                f"{', '.join(str(p) for p in self.parameters)}."
+            )
+        return parameter.default
+
+    def call_arguments(self, values):
+        """args and kwargs that pass the values on to forward."""
+        args, kwargs = [], {}
+        for parameter, value in zip(self.parameters, values):
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                args.extend(value)
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                kwargs.update(value)
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                kwargs[parameter.name] = value
+            else:
+                args.append(value)
+        return args, kwargs
+
+
+def _check_new_tensor(path, tensor):
+    """What must hold for a tensor to become an input at all."""
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        raise createPoptorchError(
+            f'[model call] argument "{path}" is a {tensor.layout} tensor on {tensor.device}; '
+            "inputs must be dense tensors on the CPU. Convert it with .to_dense() or .cpu()."
+        )
+    if tensor.dtype not in SUPPORTED_DTYPES:
+        raise createPoptorchError(
+            f'[model call] argument "{path}" has type {tensor.dtype}; supported are '
+            f"{', '.join(str(t).replace('torch.', '') for t in SUPPORTED_DTYPES)}. Convert it before the call."
+        )
+    if tensor.numel() == 0:
+        raise createPoptorchError(
+            f'[model call] argument "{path}" of shape {list(tensor.shape)} has no elements; '
+            "inputs must have at least one element. Leave the call out for an empty batch, or pad it."
+        )
+
+
+class ArgumentPlan:
+    """Made from the arguments of the first call; turns those of later calls into inputs for the program."""
+
+    def __init__(self, signature, args, kwargs):
+        values = signature.bind(args, kwargs)
+        self._signature = signature
+        self.names = []
+        leaves = []
+        self._nodes = [
+            _structure.build(value, parameter.name, leaves, self.names)
+            for parameter, value in zip(signature.parameters, values)
+        ]
+        if any(isinstance(node, _structure.MappingNode) for node in self._nodes if not self._is_var_keyword(node)):
+            _impl.warn_once(
+                "dict", "Dictionary arguments are partially supported: their keys are fixed by the first call"
+            )
+        for path, tensor in zip(self.names, leaves):
+            _check_new_tensor(path, tensor)
+        self.leaves = leaves
+        self._expected = [(tensor.shape, tensor.dtype) for tensor in leaves]
+        # Calls by position with nothing but tensors need no binding: f(x, labels), by far the most common.
+        self._num_simple = len(args) if self._is_simple(args, kwargs) else -1
+
+    def _is_var_keyword(self, node):
+        return any(p.kind is p.VAR_KEYWORD and p.name == node.path for p in self._signature.parameters)
+
+    def _is_simple(self, args, kwargs):
+        plain = all(isinstance(arg, torch.Tensor) for arg in args) and not kwargs
+        return plain and len(self.leaves) == len(args) and all(a is b for a, b in zip(args, self.leaves))
+
+    def rebuild(self, tensors):
+        """args and kwargs for forward, with these tensors in place of the ones of the first call."""
+        return self._signature.call_arguments([node.rebuild(tensors) for node in self._nodes])
+
+    def micro_batch(self, num_micro_batches, rule):
+        """The first micro-batch of each tensor: what the model is captured with."""
+        return [self._first_rows(path, t, num_micro_batches, rule) for path, t in zip(self.names, self.leaves)]
+
+    @staticmethod
+    def _first_rows(path, tensor, num_micro_batches, rule):
+        if num_micro_batches == 1:
+            return tensor.detach()
+        assert tensor.dim() > 0, (
+            f'Argument "{path}" is a single number; every input must have a first dimension that is a multiple of '
+            f"{rule}. Give each micro-batch its own value, e.g. with .expand({num_micro_batches})"
+        )
+        assert tensor.shape[0] % num_micro_batches == 0, (
+            f'Argument "{path}" of shape {list(tensor.shape)} does not divide into micro-batches: its first dimension '
+            f"{tensor.shape[0]} must be a multiple of {rule}. poptorch.DataLoader makes batches of the right size"
+        )
+        return tensor.detach()[: tensor.shape[0] // num_micro_batches]
+
+    def inputs(self, args, kwargs):
+        """The tensors of a later call, checked and ready for the program."""
+        if not kwargs and len(args) == self._num_simple:
+            leaves = args
+        else:
+            leaves = []
+            for node, value in zip(self._nodes, self._signature.bind(args, kwargs)):
+                node.collect(value, leaves)
+        ready = []
+        for index, tensor in enumerate(leaves):
+            expected = self._expected[index]
+            if not isinstance(tensor, torch.Tensor) or tensor.shape != expected[0] or tensor.dtype != expected[1]:
+                raise self._mismatch(index, tensor)
+            if tensor.requires_grad:
+                _impl.warn_once(
+                    "requires_grad", 'Argument "%s" requires a gradient: it is detached', self.names[index]
+                )
+                tensor = tensor.detach()
+            if not tensor.is_contiguous():
+                _impl.warn_once(
+                    "contiguous", 'Argument "%s" is not contiguous: it is copied at each call', self.names[index]
+                )
+                tensor = tensor.contiguous()
+            ready.append(tensor)
+        return ready
+
+    def write_back(self, args, kwargs, ready, indices):
+        """Copies what the model wrote into its inputs to tensors that had to be copied on their way in."""
+        leaves = []
+        for node, value in zip(self._nodes, self._signature.bind(args, kwargs)):
+            node.collect(value, leaves)
+        for index in indices:
+            if leaves[index].data_ptr() != ready[index].data_ptr():
+                leaves[index].detach().copy_(ready[index])
+
+    def _mismatch(self, index, tensor):
+        if not isinstance(tensor, torch.Tensor):
+            now = f"a {type(tensor).__name__}"
+        else:
+            now = f"{list(tensor.shape)} {tensor.dtype}"
+        shape, dtype = self._expected[index]
+        return createPoptorchError(
+            f'[model call] argument "{self.names[index]}" is {now}, but the model was compiled for '
+            f"{list(shape)} {dtype}. Shapes and types are fixed by the first call: pad or convert the tensor (for the "
+            "last batch of a data set use drop_last=True), or call destroy() or wrap the model again to use others."
+        )

@@ -1,0 +1,36 @@
+"""What annotations need to know while a model is captured: the strategy, and the blocks met so far."""
+
+_current = None
+
+
+class CaptureContext:
+    """Lives for one capture. ipus: the device of each block start, in order."""
+
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.ipus = []
+        self.next_auto_id = 0
+        strategy._begin_capture()
+
+    def __enter__(self):
+        global _current  # pylint: disable=global-statement
+        _current = self
+        return self
+
+    def __exit__(self, *exception):
+        global _current  # pylint: disable=global-statement
+        _current = None
+
+    def place(self, block_id, ipu_id):
+        """Stage, phase and device of a block that starts now."""
+        if block_id is None:
+            block_id = str(self.next_auto_id)
+            self.next_auto_id += 1
+        stage, phase, ipu = self.strategy._place(block_id, ipu_id)
+        self.ipus.append(ipu)
+        return stage, phase, ipu
+
+
+def current():
+    """The context of the capture under way, None on the host."""
+    return _current

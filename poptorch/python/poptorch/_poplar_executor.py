@@ -1,0 +1,423 @@
+"""PoplarExecutor: a wrapped model. Compiles it at its first call, runs it, and keeps weights in step with the host."""
+
+import datetime
+import os
+import time
+
+import torch
+import tqdm
+
+from . import _capture, _engine_limits, _weight_sync, annotations, optim, poptorch_core
+from ._args import ArgumentPlan, Signature
+from ._executor_optimizer import ExecutorOptimizer
+from ._logging import logger
+from ._strategies import PipelinedExecution
+from .enums import ConnectionType, OutputMode, ReductionType
+from .errors import createPoptorchError
+from .options import Options
+
+_BAR_FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"
+
+
+class PoplarExecutor:
+    """Made by poptorch.trainingModel and poptorch.inferenceModel; called like the model it wraps."""
+
+    def __init__(self, model, options, training, optimizer=None):
+        options = Options() if options is None else options
+        if not isinstance(options, Options):
+            raise createPoptorchError(
+                f"[{'trainingModel' if training else 'inferenceModel'}] options is a {type(options).__name__}; "
+                "expected poptorch.Options."
+            )
+        options._freeze()
+        options = options.clone()
+        if options.defaultOutputMode():
+            options.outputMode(OutputMode.Final if training else OutputMode.All)
+        self._core = None
+        self._training = training
+        self._host_weights = None
+        self._optimizer = None
+        self._attached = False
+        self._plan = None
+        self._result = None
+        self._compilation_time = None
+        self._executed = _weight_sync.plain_copy(model)
+        self._user_model = model if training else self._executed
+        # Trainers whose weights this model uses, and the version of each that was uploaded last.
+        self._followed = {source: -1 for source in _weight_sync.sources_below(model)} if not training else {}
+        if training:
+            self._optimizer = ExecutorOptimizer(optimizer, options)
+            self._host_weights = _weight_sync.HostWeights(self)
+            _weight_sync.hook(model, self._host_weights)
+        options._freeze()
+        self._options = options
+
+    # -- the wrapped model ----------------------------------------------------------------------------------------
+    @property
+    def model(self):
+        return self._user_model
+
+    @property
+    def options(self):
+        return self._options
+
+    def __getattr__(self, name):
+        # Only called when normal lookup fails; while unpickling there is no model yet.
+        model = self.__dict__.get("_user_model")
+        if model is None:
+            raise AttributeError(name)
+        return getattr(model, name)
+
+    def __repr__(self):
+        return annotations.module_repr(self._user_model)
+
+    def __reduce__(self):
+        self.copyWeightsToHostIfNeeded()
+        optimizer = self._optimizer.optimizer if self._training else None
+        return _restore, (self._user_model, self._options, self._training, optimizer)
+
+    def load_state_dict(self, state_dict, strict=True):
+        """Loads the wrapped module's state, and sends it to the device if there is one attached."""
+        result = self._user_model.load_state_dict(state_dict, strict)
+        if self.isAttachedToDevice():
+            self.copyWeightsToDevice()
+        return result
+
+    # -- running --------------------------------------------------------------------------------------------------
+    def __call__(self, *args, **kwargs):
+        if self._core is None:
+            self._check_may_run()
+            self._compile(args, kwargs)
+        if not self._attached:
+            self._check_may_run()
+            self.attachToDevice()
+        if self._followed:
+            self._refresh_weights()
+        inputs = self._plan.inputs(args, kwargs)
+        if self._training:
+            self._optimizer.before_run(self._core)
+            self._host_weights.stale = True  # also if the call is interrupted: some updates may have been made
+        outputs = self._core.run(inputs, self._device_iterations, self._gradient_accumulation, self._modes)
+        if self._written:
+            self._plan.write_back(args, kwargs, inputs, self._written)
+        return self._result.rebuild(outputs)
+
+    def _check_may_run(self):
+        assert self._options.connection_type != ConnectionType.Never, (
+            "The model cannot run: its options have ConnectionType.Never (also set by useOfflineIpuTarget), "
+            "with which it can only be compiled"
+        )
+
+    # -- compiling ------------------------------------------------------------------------------------------------
+    def compile(self, *args, **kwargs):
+        """Compiles the model for arguments like these, without running it."""
+        if self._core is not None:
+            logger.warning("compile() is ignored: the model is compiled already; call destroy() first")
+            return
+        self._compile(args, kwargs)
+
+    def _compile(self, args, kwargs):
+        begin = time.perf_counter()
+        if self._training and _weight_sync.live_source(self._user_model) is None:  # called again after destroy()
+            _weight_sync.hook(self._user_model, self._host_weights)
+        options = self._options
+        _engine_limits.check_options(options)
+        self._check_output_period()
+        self._device_iterations = options.device_iterations
+        self._gradient_accumulation = options.Training.gradient_accumulation if self._training else 1
+        plan = ArgumentPlan(Signature(self._executed.forward), args, kwargs)
+        inputs = plan.micro_batch(
+            self._device_iterations * self._gradient_accumulation,
+            f"{self._device_iterations} device iterations x {self._gradient_accumulation} gradient accumulation steps",
+        )
+        core = poptorch_core.Model(self._training)
+        names = self._add_tensors(core)
+        with _ProgressBar(options._show_compilation_progress_bar) as bar:
+            result, ipus = _capture.capture(core, self._executed, plan, inputs, options)
+            _engine_limits.check_placement(ipus)
+            core.compile(self._compile_options(names), bar.update)
+        self._core, self._plan, self._result = core, plan, result
+        self._modes = [(options.output_mode, options.output_return_period)] * result.num_outputs
+        self._written = set(core.written_inputs())
+        self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - begin)
+        _export_text(core)
+        if options.connection_type != ConnectionType.Never:
+            self.attachToDevice()
+
+    def _check_output_period(self):
+        options = self._options
+        period, iterations = options.output_return_period, options.device_iterations
+        if options.output_mode == OutputMode.EveryN and iterations % period != 0:
+            raise createPoptorchError(
+                f"[compile] the output period {period} of OutputMode.EveryN does not divide the {iterations} device "
+                "iterations; choose a divisor of deviceIterations."
+            )
+
+    def _add_tensors(self, core):
+        """Registers parameters and buffers; returns the name of each trainable parameter by its id."""
+        names = {}
+        with _weight_sync.suspended(self._executed):
+            for name, parameter in self._executed.named_parameters():
+                core.add_tensor(name, parameter, True)
+                if parameter.requires_grad:
+                    names[id(parameter)] = name
+            for name, buffer in self._executed.named_buffers():
+                core.add_tensor(name, buffer, False)
+        self._check_updatable_buffers()
+        return names
+
+    def _check_updatable_buffers(self):
+        buffers = dict(self._executed.named_buffers())
+        for name in self._options._Popart.options.get("updatableNamedBuffers", ()):
+            if name not in buffers:
+                raise createPoptorchError(
+                    f'[compile] updatableNamedBuffers lists "{name}", which is no buffer of the model; it has '
+                    f"{', '.join(buffers) or 'none'}."
+                )
+
+    def _compile_options(self, names):
+        training = self._options.Training
+        compile_options = {
+            "gradient_accumulation": self._gradient_accumulation,
+            "mean_reduction": training.accumulation_and_replication_reduction_type == ReductionType.Mean,
+            "seed": self._seed(),
+        }
+        if self._training:
+            compile_options["optimizer"] = self._optimizer.compiled(names)
+        return compile_options
+
+    def _seed(self):
+        if self._options.exists("random_seed"):
+            return self._options.random_seed
+        return int.from_bytes(os.urandom(6), "little")  # executors without a seed draw different numbers
+
+    def isCompiled(self):
+        return self._core is not None
+
+    def _require_compiled(self, what):
+        if self._core is None:
+            raise createPoptorchError(f"[{what}] the model is not compiled yet; call it, or call compile() first.")
+
+    def compilationTime(self):
+        self._require_compiled("compilationTime")
+        if not self._options._show_compilation_progress_bar:
+            raise createPoptorchError("[compilationTime] is not measured while showCompilationProgressBar is off.")
+        return self._compilation_time
+
+    def getTensorNames(self):
+        assert self._core is not None, "getTensorNames needs a compiled model; call it, or call compile() first"
+        return self._core.tensor_names()
+
+    # -- devices --------------------------------------------------------------------------------------------------
+    def isAttachedToDevice(self):
+        return self._attached
+
+    def attachToDevice(self):
+        """Takes a device and uploads weights and optimiser state."""
+        self._require_compiled("attachToDevice")
+        assert self._options.connection_type != ConnectionType.Never, (
+            "The model cannot be attached: its options have ConnectionType.Never"
+        )
+        if self._attached:
+            raise createPoptorchError("[attachToDevice] the model is attached to a device already.")
+        self._core.attach()
+        self._attached = True
+        self._upload_weights()
+        if self._training:
+            self._optimizer.attached(self._core)
+
+    def detachFromDevice(self):
+        """Saves everything to the host and frees the device; the next call attaches again and continues."""
+        self._require_compiled("detachFromDevice")
+        if not self._attached:
+            raise createPoptorchError("[detachFromDevice] the model is not attached to a device.")
+        self._save_to_host()
+        self._core.detach()
+        self._attached = False
+
+    def destroy(self):
+        """Saves everything to the host and releases the program. A later call compiles the model again."""
+        if self._core is None:
+            return
+        if self._attached:
+            self.detachFromDevice()
+        self._core = None
+        self._followed = dict.fromkeys(self._followed, -1)
+        if self._training:
+            self._optimizer.released()
+            _weight_sync.unhook(self._user_model, self._host_weights)
+
+    def _save_to_host(self):
+        if self._training:
+            self._host_weights.sync()
+            self._optimizer.save_state(self._core)
+
+    def __del__(self):
+        # A trainer that nobody holds any more leaves its weights behind, and the module as it found it.
+        if self.__dict__.get("_host_weights") is None:
+            return
+        if self._core is not None and self._host_weights.stale:
+            self._core.download_weights()
+            self._host_weights.stale = False
+        _weight_sync.unhook(self._user_model, self._host_weights)
+
+    # -- weights --------------------------------------------------------------------------------------------------
+    def _download_weights(self):
+        """Device to host, for HostWeights.sync."""
+        self._core.download_weights()
+
+    def _upload_weights(self):
+        for source in _weight_sync.sources_below(self._executed):
+            if source is not self._host_weights:
+                source.sync()
+        for source in self._followed:
+            self._followed[source] = source.version
+        if self._host_weights is not None:
+            self._host_weights.stale = False
+        self._core.upload_weights()
+
+    def _refresh_weights(self):
+        """Takes over what followed trainers have learnt since the last upload."""
+        for source in self._followed:
+            source.sync()
+        if any(source.version != version for source, version in self._followed.items()):
+            self._upload_weights()
+
+    def copyWeightsToHost(self):
+        self._require_compiled("copyWeightsToHost")
+        if self._host_weights is not None:
+            self._host_weights.stale = True
+            self._host_weights.sync()
+        else:
+            self._core.download_weights()
+
+    def copyWeightsToHostIfNeeded(self):
+        """Copies the weights to the host if they are out of date there; returns whether it did."""
+        return self._host_weights is not None and self._host_weights.sync()
+
+    def copyWeightsToDevice(self):
+        self._require_compiled("copyWeightsToDevice")
+        self._upload_weights()
+
+    def copyNamedBuffersToDevice(self):
+        """Uploads the buffers listed by options.updatableNamedBuffers, and nothing else."""
+        self._require_compiled("copyNamedBuffersToDevice")
+        names = self._options._Popart.options.get("updatableNamedBuffers")
+        if not names:
+            raise createPoptorchError("[copyNamedBuffersToDevice] needs options.updatableNamedBuffers([names]).")
+        buffers = dict(self._executed.named_buffers())
+        for name in names:
+            self._core.write_state(name, buffers[name])
+
+    # -- optimiser and random state -------------------------------------------------------------------------------
+    def setOptimizer(self, optimizer):
+        """Uses the current values of this optimiser from the next call on."""
+        if not self._training:
+            raise createPoptorchError("[setOptimizer] the model was wrapped by inferenceModel, which does not train.")
+        if self._core is None:
+            options = self._options.clone()
+            self._optimizer.replace(optimizer, options)
+            options._freeze()
+            self._options = options
+        else:
+            self._optimizer.change(optimizer, self._core, self._attached)
+
+    @property
+    def rng_state(self):
+        """[seed, state...] of the random ops."""
+        self._require_compiled("rng_state")
+        return list(self._core.random_state())
+
+    @rng_state.setter
+    def rng_state(self, state):
+        self._require_compiled("rng_state")
+        if not state or len(state) > 2:
+            raise createPoptorchError(f"[rng_state] expected [seed] or [seed, step], not {state!r}.")
+        self._core.set_random_state(state[0], state[1] if len(state) > 1 else 0)
+
+
+class _ProgressBar:
+    """The bar "Graph compilation", of 100 steps."""
+
+    def __init__(self, show):
+        self._show = show
+        self._bar = None
+
+    def __enter__(self):
+        if self._show:
+            self._bar = tqdm.tqdm(total=100, desc="Graph compilation", bar_format=_BAR_FORMAT)
+        return self
+
+    def update(self, fraction):
+        if self._bar is not None:
+            self._bar.update(max(0, round(100 * fraction) - self._bar.n))
+
+    def __exit__(self, kind, *exception):
+        if self._bar is not None:
+            if kind is None:
+                self.update(1.0)
+            self._bar.close()
+
+
+def _export_text(core):
+    """POPTORCH_EXPORT_PROTO_FILE: the compiled graph as text."""
+    path = os.environ.get("POPTORCH_EXPORT_PROTO_FILE", "")
+    if not path:
+        return
+    if os.environ.get("POPTORCH_EXPORT_PROTO_AS_BINARY", "0") not in ("", "0"):
+        raise createPoptorchError(
+            "[compile] POPTORCH_EXPORT_PROTO_AS_BINARY is set, but the graph is only written as text; unset it."
+        )
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(core.graph_text())
+
+
+def _restore(model, options, training, optimizer):
+    return PoplarExecutor(model, options, training, optimizer)
+
+
+def _module_of(model, function):
+    """The module to wrap: of an executor, its own."""
+    if isinstance(model, PoplarExecutor):
+        return model.model
+    if not isinstance(model, torch.nn.Module):
+        raise createPoptorchError(
+            f"[{function}] model is a {type(model).__name__}; expected a torch.nn.Module. "
+            "Put the function into the forward of a module."
+        )
+    return model
+
+
+def trainingModel(model, options=None, optimizer=None):
+    """A training step of the model, run by calling the result: it returns what forward returns, the loss included."""
+    module = _module_of(model, "trainingModel")
+    if _weight_sync.live_source(module) is not None:
+        raise RuntimeError(
+            f"{type(module).__name__} is wrapped by a training executor already: call destroy() on that executor "
+            "before wrapping the model again"
+        )
+    if optimizer is None:
+        optimizer = optim.SGD(module.parameters(), lr=0.01)
+    return PoplarExecutor(module, options, training=True, optimizer=optimizer)
+
+
+def inferenceModel(model, options=None):
+    """The model, run by calling the result; it shares the weights of a training executor around the same module."""
+    executor_module = _module_of(model, "inferenceModel")
+    if isinstance(options, Options):
+        _check_inference_accumulation(options)
+    return PoplarExecutor(executor_module, options, training=False)
+
+
+def _check_inference_accumulation(options):
+    steps = options.Training.gradient_accumulation
+    if steps == 1:
+        return
+    hint = ""
+    if isinstance(options._execution_strategy, PipelinedExecution):
+        hint = " A pipeline is filled by deviceIterations instead."
+    raise createPoptorchError(
+        f"[inferenceModel] Training.gradientAccumulation is {steps}; inference accumulates no gradients, so it must "
+        f"be 1. Use options.clone() and set it to 1.{hint}"
+    )

@@ -1,0 +1,276 @@
+"""Weights trained on a device reach the host when somebody looks at them.
+
+After a training call the tensors of the user's module are out of date. They carry a class of ours whose
+__torch_function__ first copies the weights back, once, whatever is then done with them. The classes are made per
+executor and refer to it weakly; a tensor hooked by several executors has a class that lists them all.
+Only PoplarExecutor uses this file.
+"""
+
+import copy
+import copyreg
+import weakref
+
+import torch
+
+from .errors import createPoptorchError
+
+
+class HostWeights:
+    """The host side of one training executor's weights: stale after each training call.
+
+    version counts the copies from the device, so that other executors know when to upload again.
+    """
+
+    def __init__(self, executor):
+        self._executor = weakref.ref(executor)
+        self.stale = False
+        self.version = 0
+
+    def executor(self):
+        return self._executor()
+
+    def sync(self):
+        """Copies the weights to the host if they are stale; returns whether it did."""
+        executor = self._executor()
+        if not self.stale or executor is None:
+            return False
+        self.stale = False  # first, because the copy itself touches the tensors
+        try:
+            executor._download_weights()
+        except BaseException:
+            self.stale = True
+            raise
+        self.version += 1
+        return True
+
+
+def sources(tensor):
+    """The HostWeights a tensor follows."""
+    return getattr(type(tensor), "_poptorch_sources", ())
+
+
+def _plain_class(tensor):
+    return getattr(type(tensor), "_poptorch_plain", type(tensor))
+
+
+def _sync_all(cls):
+    for source in cls._poptorch_sources:
+        if source.stale:
+            source.sync()
+
+
+class _Following:
+    """Mixed into the class of a hooked tensor."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        for tensor_type in types:
+            if hasattr(tensor_type, "_poptorch_sources"):
+                _sync_all(tensor_type)
+        with torch._C.DisableTorchFunction():
+            return func(*args, **(kwargs or {}))
+
+    def _plain(self):
+        """The same storage in a tensor without hooks."""
+        _sync_all(type(self))
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            return self.as_subclass(torch.Tensor)
+
+
+class _FollowingBuffer(_Following):
+    def __deepcopy__(self, memo):
+        result = copy.deepcopy(self._plain(), memo)
+        memo[id(self)] = result
+        return result
+
+    def __reduce_ex__(self, protocol):
+        return self._plain().__reduce_ex__(protocol)
+
+
+class _FollowingParameter(_Following):
+    def __deepcopy__(self, memo):
+        if id(self) in memo:
+            return memo[id(self)]
+        result = type(self)._poptorch_plain(self._plain().clone(), self.requires_grad)
+        memo[id(self)] = result
+        return result
+
+
+class _Classes:
+    """Makes the classes of hooked tensors, one for each plain class and list of sources."""
+
+    def __init__(self):
+        self._made = {}
+
+    def get(self, plain, sources_):
+        if not sources_:
+            return plain
+        key = (plain, sources_)
+        if key not in self._made:
+            is_parameter = issubclass(plain, torch.nn.Parameter)
+            mixin, name = (
+                (_FollowingParameter, "PoptorchParameter") if is_parameter else (_FollowingBuffer, "PoptorchBuffer")
+            )
+            attributes = {"_poptorch_sources": sources_, "_poptorch_plain": plain}
+            self._made[key] = type(plain)(name, (mixin, plain), attributes)
+        return self._made[key]
+
+
+class _FollowingModule:
+    """Mixed into the class of the user's module while a training executor lives."""
+
+    def destroy(self):
+        """Releases the training executor of this module and gives the module its own class back."""
+        executor = type(self)._poptorch_source.executor()
+        if executor is not None:
+            executor.destroy()
+
+    def copyWeightsToHostIfNeeded(self):
+        return type(self)._poptorch_source.sync()
+
+    def named_parameters(self, *args, **kwargs):
+        type(self)._poptorch_source.sync()
+        return super().named_parameters(*args, **kwargs)
+
+    def named_buffers(self, *args, **kwargs):
+        type(self)._poptorch_source.sync()
+        return super().named_buffers(*args, **kwargs)
+
+    def state_dict(self, *args, **kwargs):
+        type(self)._poptorch_source.sync()
+        return super().state_dict(*args, **kwargs)
+
+    def _get_name(self):
+        return type(self)._poptorch_plain.__name__
+
+    def __copy__(self):
+        result = type(self).__new__(type(self))
+        result.__dict__.update(self.__dict__)
+        return result
+
+    def __deepcopy__(self, memo):
+        result = type(self).__new__(type(self))
+        memo[id(self)] = result
+        result.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return result
+
+    def __reduce_ex__(self, protocol):
+        type(self)._poptorch_source.sync()
+        plain = type(self)._poptorch_plain
+        unwrapped = plain.__new__(plain)
+        unwrapped.__dict__.update(self.__dict__)
+        function, *rest = unwrapped.__reduce_ex__(protocol)
+        # pickle insists that __newobj__ makes an object of the class it was asked to pickle.
+        return (_new_object if function is copyreg.__newobj__ else function, *rest)
+
+
+def _new_object(cls, *args):
+    return cls.__new__(cls, *args)
+
+
+def _tensors(module):
+    """Every parameter and buffer below module, once, without touching any of them."""
+    seen = {}
+    for child in _modules(module):
+        for tensor in (*child._parameters.values(), *child._buffers.values()):
+            if tensor is not None:
+                seen[id(tensor)] = tensor
+    return list(seen.values())
+
+
+def _modules(module, seen=None):
+    seen = {} if seen is None else seen
+    if id(module) not in seen:
+        seen[id(module)] = module
+        for child in module._modules.values():
+            if child is not None:
+                _modules(child, seen)
+    return list(seen.values())
+
+
+def _check_buffers(module):
+    for child in _modules(module):
+        for name, buffer in child._buffers.items():
+            if buffer is not None and _plain_class(buffer) is not torch.Tensor:
+                raise createPoptorchError(
+                    f'[trainingModel] buffer "{name}" of {type(child).__name__} is a {type(buffer).__name__}; '
+                    "buffers must be plain torch.Tensor. Register parameters with register_parameter."
+                )
+
+
+def live_source(module):
+    """The HostWeights of a live training executor around this very module, or None."""
+    source = getattr(type(module), "_poptorch_source", None)
+    executor = source.executor() if source is not None else None
+    # A copy of a wrapped module has its class, but no executor of its own.
+    return source if executor is not None and executor._user_model is module else None
+
+
+def plain_copy(module):
+    """A shallow copy: it shares sub-modules, parameters and buffers, and follows nobody."""
+    result = copy.copy(module)
+    if hasattr(type(module), "_poptorch_source"):
+        result.__class__ = type(module)._poptorch_plain
+    return result
+
+
+def sources_below(module):
+    """The HostWeights that tensors of this module follow, in a fixed order."""
+    found = {}
+    for tensor in _tensors(module):
+        for source in sources(tensor):
+            found[id(source)] = source
+    return list(found.values())
+
+
+def hook(module, source):
+    """Makes the module, its parameters and its buffers follow a training executor."""
+    _check_buffers(module)
+    classes = _Classes()
+    for tensor in _tensors(module):
+        tensor.__class__ = classes.get(_plain_class(tensor), (*sources(tensor), source))
+    plain = getattr(type(module), "_poptorch_plain", type(module))
+    attributes = {"_poptorch_source": source, "_poptorch_plain": plain, "__module__": plain.__module__}
+    module.__class__ = type(plain)(f"Poptorch{plain.__name__}", (_FollowingModule, plain), attributes)
+
+
+def unhook(module, source):
+    """Undoes hook(); other executors that share tensors keep theirs."""
+    classes = _Classes()
+    for tensor in _tensors(module):
+        if source in sources(tensor):
+            remaining = tuple(other for other in sources(tensor) if other is not source)
+            tensor.__class__ = classes.get(_plain_class(tensor), remaining)
+    if getattr(type(module), "_poptorch_source", None) is source:
+        module.__class__ = type(module)._poptorch_plain
+
+
+class suspended:
+    """Context in which the tensors of a module have their plain classes: capture must not see ours."""
+
+    def __init__(self, module):
+        self._hooked = [(tensor, type(tensor)) for tensor in _tensors(module) if sources(tensor)]
+
+    def __enter__(self):
+        for tensor, hooked in self._hooked:
+            tensor.__class__ = hooked._poptorch_plain
+
+    def __exit__(self, *exception):
+        for tensor, hooked in self._hooked:
+            tensor.__class__ = hooked
+
+
+def unwrap(module):
+    """Plain classes for a module until rewrap(); nothing happens to a module that is not wrapped."""
+    if getattr(type(module), "_poptorch_source", None) is None:
+        return
+    type(module)._poptorch_source.sync()
+    wrapped = [(obj, type(obj)) for obj in (module, *_tensors(module)) if hasattr(type(obj), "_poptorch_plain")]
+    module.__dict__["_poptorch_unwrapped"] = wrapped
+    for obj, cls in wrapped:
+        obj.__class__ = cls._poptorch_plain
+
+
+def rewrap(module):
+    for obj, cls in module.__dict__.pop("_poptorch_unwrapped", ()):
+        obj.__class__ = cls

@@ -1,0 +1,144 @@
+"""Functions to call in forward. Outside of a capture they have their ordinary meaning in PyTorch."""
+
+import torch
+
+from . import poptorch_core
+from .enums import MatMulSerializationMode
+from .errors import createPoptorchError
+
+_REDUCTIONS = {"sum": 0, "mean": 1, "none": 2}
+_FLOAT_FORMATS = {"auto": 0, "fixed": 1, "scientific": 2, "none": 3}
+
+
+def _check_tensor(op, value):
+    if not isinstance(value, torch.Tensor):
+        raise createPoptorchError(f"[{op}] expects a tensor, not a {type(value).__name__}.")
+
+
+def identity_loss(x, reduction):
+    """Marks a value as the loss to train on, after reducing it by "sum", "mean" or "none"."""
+    assert reduction in _REDUCTIONS, f'The reduction of identity_loss must be "sum", "mean" or "none", not {reduction!r}'
+    if poptorch_core.is_capturing():
+        return torch.ops.poptorch.identity_loss(x, _REDUCTIONS[reduction])
+    if reduction == "sum":
+        return torch.sum(x)
+    return torch.mean(x) if reduction == "mean" else x.clone()
+
+
+def nop(tensor):
+    """The tensor itself, through an op that is never optimised away."""
+    _check_tensor("nop", tensor)
+    return torch.ops.poptorch.nop(tensor) if poptorch_core.is_capturing() else tensor
+
+
+def ipu_print_tensor(
+    tensor,
+    title="",
+    print_gradient=True,
+    summarise_threshold=1000,
+    edge_items=3,
+    max_line_width=80,
+    digits=4,
+    float_format="auto",
+    separator=", ",
+    open_bracket="(",
+    close_bracket=")",
+):
+    """The tensor itself; each time it is computed it is printed to stderr, and so is its gradient."""
+    _check_tensor("ipu_print_tensor", tensor)
+    number_format = _FLOAT_FORMATS[float_format]
+    if not poptorch_core.is_capturing():
+        return tensor
+    return torch.ops.poptorch.ipu_print_tensor(
+        tensor, title, print_gradient, summarise_threshold, edge_items, max_line_width, digits, number_format,
+        separator, open_bracket, close_bracket,
+    )
+
+
+def recomputationCheckpoint(*tensors):
+    """Marks tensors to be kept for the backward pass rather than computed again."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        return type(tensors[0])(_checkpoint(tensor) for tensor in tensors[0])
+    if len(tensors) == 1:
+        return _checkpoint(tensors[0])
+    return tuple(_checkpoint(tensor) for tensor in tensors)
+
+
+def _checkpoint(tensor):
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"recomputationCheckpoint expects tensors, not a {type(tensor).__name__}")
+    return torch.ops.poptorch.recomputation_checkpoint(tensor) if poptorch_core.is_capturing() else tensor
+
+
+def set_available_memory(tensor, available_memory_proportion):
+    """How much memory the op that made the tensor may use for itself: a hint that changes no result."""
+    _check_tensor("set_available_memory", tensor)
+    if not isinstance(available_memory_proportion, (int, float)):
+        raise createPoptorchError(
+            f"[set_available_memory] the proportion must be a number, not {available_memory_proportion!r}."
+        )
+    return tensor
+
+
+def serializedMatMul(lhs, rhs, mode, factor=0, keep_precision=False):
+    """torch.matmul in `factor` parts, so that less memory is needed at a time."""
+    assert isinstance(lhs, torch.Tensor) and isinstance(rhs, torch.Tensor), "serializedMatMul multiplies two tensors"
+    assert isinstance(mode, MatMulSerializationMode), f"Expected a MatMulSerializationMode, not {mode!r}"
+    assert isinstance(factor, int), f"factor must be an int, not {factor!r}"
+    assert isinstance(keep_precision, bool), f"keep_precision must be a bool, not {keep_precision!r}"
+    if mode == MatMulSerializationMode.Disabled or factor in (0, 1):
+        return torch.matmul(lhs, rhs)
+    if mode == MatMulSerializationMode.InputChannels:
+        parts = _parts(lhs, -2, factor, mode)
+        return torch.cat([torch.matmul(part, rhs) for part in parts], dim=-2)
+    if mode == MatMulSerializationMode.OutputChannels:
+        parts = _parts(rhs, -1, factor, mode)
+        return torch.cat([torch.matmul(lhs, part) for part in parts], dim=-1)
+    result = None
+    for left, right in zip(_parts(lhs, -1, factor, mode), _parts(rhs, -2, factor, mode)):
+        product = torch.matmul(left, right)
+        if keep_precision:
+            product = product.float()
+        result = product if result is None else result + product
+    return result.to(lhs.dtype)
+
+
+def _parts(tensor, dim, factor, mode):
+    assert tensor.dim() >= 2, f"serializedMatMul with {mode} needs matrices, not a tensor of {tensor.dim()} dimensions"
+    size = tensor.shape[dim]
+    assert size % factor == 0, f"factor {factor} does not divide the size {size} of the dimension that {mode} splits"
+    return torch.split(tensor, size // factor, dim=dim)
+
+
+def _window(op, tensor, dim, start, size, step):
+    """Indices start, start + step, ... within start + size; beyond the end they wrap."""
+    _check_tensor(op, tensor)
+    if not isinstance(start, torch.Tensor) or start.is_floating_point() or start.numel() != 1:
+        raise createPoptorchError(f"[{op}] start must be an integer tensor of one element, not {start!r}.")
+    for name, value in (("dim", dim), ("size", size), ("step", step)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise createPoptorchError(f"[{op}] {name} must be an int, not {value!r}.")
+    if size < 1 or step < 1 or size > tensor.shape[dim]:
+        raise createPoptorchError(
+            f"[{op}] size {size} and step {step} do not fit dimension {dim} of {list(tensor.shape)}; expected "
+            f"1 <= size <= {tensor.shape[dim]} and step >= 1."
+        )
+    offsets = torch.arange(0, size, step, dtype=start.dtype, device=tensor.device)
+    return torch.remainder(start.reshape(1) + offsets, tensor.shape[dim])
+
+
+def dynamic_slice(tensor, dim, start, size, step):
+    """tensor[start : start + size : step] along dim, with a start that is known only when the model runs."""
+    return torch.index_select(tensor, dim, _window("dynamic_slice", tensor, dim, start, size, step))
+
+
+def dynamic_update(input, src, dim, start, size):  # pylint: disable=redefined-builtin
+    """A copy of input whose window [start, start + size) along dim is src."""
+    indices = _window("dynamic_update", input, dim, start, size, 1)
+    _check_tensor("dynamic_update", src)
+    if src.dim() != input.dim() or src.dtype != input.dtype:
+        raise createPoptorchError(
+            f"[dynamic_update] src is {list(src.shape)} {src.dtype} and input {list(input.shape)} {input.dtype}; "
+            "expected the same number of dimensions and the same type."
+        )
+    return torch.index_copy(input, dim, indices.long(), src)
