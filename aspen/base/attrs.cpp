@@ -53,6 +53,50 @@ class Printer final : public AttrVisitor {
   std::string text_;
 };
 
+// Writes the fields down as bytes, so that equal structs give equal bytes. Blobs are kept aside: they may be large,
+// and copies of a graph share them.
+class Encoder final : public AttrVisitor {
+ public:
+  void operator()(const char*, std::int64_t& field) override { add(&field, sizeof(field)); }
+  void operator()(const char*, double& field) override { add(&field, sizeof(field)); }
+  void operator()(const char*, bool& field) override { add(&field, sizeof(field)); }
+  void operator()(const char*, DType& field) override { add(&field, sizeof(field)); }
+  void operator()(const char*, std::string& field) override { add_list(field.data(), field.size()); }
+  void operator()(const char*, std::vector<std::int64_t>& field) override { add_list(field.data(), field.size()); }
+  void operator()(const char*, std::vector<double>& field) override { add_list(field.data(), field.size()); }
+  void operator()(const char*, Blob& field) override {
+    std::size_t size = field.bytes ? field.bytes->size() : 0;
+    add(&size, sizeof(size));
+    blobs_.push_back(field);
+  }
+  void operator()(const char*, std::shared_ptr<HostFunction>& field) override {
+    const HostFunction* function = field.get();
+    add(&function, sizeof(function));
+  }
+
+  const std::string& bytes() const { return bytes_; }
+
+  bool operator==(const Encoder& other) const {
+    if (bytes_ != other.bytes_) return false;
+    for (std::size_t i = 0; i < blobs_.size(); ++i) {
+      const auto &a = blobs_[i].bytes, &b = other.blobs_[i].bytes;
+      if (a != b && a && b && *a != *b) return false;  // their sizes are equal: they are among the bytes
+    }
+    return true;
+  }
+
+ private:
+  void add(const void* data, std::size_t size) { bytes_.append(static_cast<const char*>(data), size); }
+  template <class T>
+  void add_list(const T* data, std::size_t count) {
+    add(&count, sizeof(count));
+    add(data, count * sizeof(T));
+  }
+
+  std::string bytes_;
+  std::vector<Blob> blobs_;
+};
+
 }  // namespace
 
 std::string Attrs::to_string() const {
@@ -62,7 +106,18 @@ std::string Attrs::to_string() const {
 }
 
 bool Attrs::operator==(const Attrs& other) const {
-  return holder_ == other.holder_ || (holder_->type() == other.holder_->type() && to_string() == other.to_string());
+  if (holder_ == other.holder_) return true;
+  if (holder_->type() != other.holder_->type()) return false;
+  Encoder mine, theirs;
+  holder_->visited(mine);
+  other.holder_->visited(theirs);
+  return mine == theirs;
+}
+
+std::size_t Attrs::hash() const {
+  Encoder encoder;
+  holder_->visited(encoder);
+  return std::hash<std::string>()(encoder.bytes()) ^ holder_->type().hash_code();
 }
 
 }  // namespace aspen

@@ -73,7 +73,8 @@ class Attrs {
   Attrs visited(AttrVisitor& visitor) const { return Attrs(holder_->visited(visitor)); }
 
   std::string to_string() const;  // "{axis=-1}", "" when there are no fields
-  bool operator==(const Attrs& other) const;
+  bool operator==(const Attrs& other) const;  // same struct, same fields; functions are equal only to themselves
+  std::size_t hash() const;                   // equal attributes have equal hashes
 
  private:
   struct HolderBase {
