@@ -3,6 +3,10 @@
 
 #include "aspen/compiler/autodiff/differentiate.h"
 #include "aspen/compiler/passes/accumulate_gradients.h"
+#include "aspen/compiler/passes/canonicalise.h"
+#include "aspen/compiler/passes/fold_constants.h"
+#include "aspen/compiler/passes/insert_optimizer.h"
+#include "aspen/compiler/passes/merge_common.h"
 #include "aspen/compiler/passes/remove_dead.h"
 #include "aspen/compiler/passes/remove_markers.h"
 #include "aspen/compiler/passes/schedule.h"
@@ -15,8 +19,12 @@ const Pass kSelectLoss{"select_loss", "find the one loss to differentiate", sele
 const Pass kDifferentiate{"differentiate", "add the gradients of all trainable parameters", differentiate, {kSingleLoss}};
 const Pass kAccumulateGradients{"accumulate_gradients", "add gradients up over the micro-batches of an update",
                                 accumulate_gradients};
+const Pass kInsertOptimizer{"insert_optimizer", "update the parameters from their gradients", insert_optimizer};
 const Pass kRemoveMarkers{"remove_markers", "drop loss, detach and checkpoint, which have been read", remove_markers, {},
                           {kNoMarkers}};
+const Pass kCanonicalise{"canonicalise", "bring ops into their simplest form", canonicalise, {kNoMarkers}};
+const Pass kFoldConstants{"fold_constants", "compute what depends on constants alone", fold_constants};
+const Pass kMergeCommon{"merge_common", "compute once what would be computed twice", merge_common};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
 const Pass kSchedule{"schedule", "order the ops for little memory, writes of variables after their reads", schedule, {},
                      {kAssignedAfterReads}};
@@ -24,19 +32,35 @@ const Pass kSchedule{"schedule", "order the ops for little memory, writes of var
 }  // namespace
 
 std::vector<Pass> training_pipeline() {
-  // From the model to everything one training step computes.
-  std::vector<Pass> passes{kSelectLoss, kDifferentiate, kAccumulateGradients};
+  std::vector<Pass> passes{
+      // From the model to everything one training step computes.
+      kSelectLoss,
+      kDifferentiate,
+      kAccumulateGradients,
+      kInsertOptimizer,
+  };
   for (Pass& pass : inference_pipeline()) passes.push_back(std::move(pass));
   return passes;
 }
 
 std::vector<Pass> inference_pipeline() {
-  return {kRemoveMarkers, kRemoveDead, kSchedule};
+  return {
+      // Nothing superfluous is left: dead ops first, so that no time goes into simplifying them.
+      kRemoveMarkers,
+      kRemoveDead,
+      kCanonicalise,
+      kFoldConstants,
+      kCanonicalise,
+      kMergeCommon,
+      kRemoveDead,
+      // The order of execution, which the memory plan takes as given.
+      kSchedule,
+  };
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{kSelectLoss,    kDifferentiate, kAccumulateGradients,
-                                        kRemoveMarkers, kRemoveDead,    kSchedule};
+  static const std::vector<Pass> passes{kSelectLoss,   kDifferentiate, kAccumulateGradients, kInsertOptimizer, kRemoveMarkers,
+                                        kCanonicalise, kFoldConstants, kMergeCommon,         kRemoveDead,      kSchedule};
   return passes;
 }
 

@@ -1,0 +1,53 @@
+#include "aspen/compiler/passes/merge_common.h"
+
+#include <unordered_map>
+
+#include "aspen/compiler/ir/op_def.h"
+#include "aspen/compiler/passes/rewrite.h"
+
+namespace aspen {
+namespace {
+
+constexpr std::size_t kLargestMergedSource = 16 << 10;
+
+bool can_merge(const Op& op) {
+  if (op.def().has_side_effect() || op.def().is_random() || op.num_outputs() == 0) return false;
+  return op.num_inputs() > 0 || op.is("constant") || op.output()->type().bytes() <= kLargestMergedSource;
+}
+
+std::size_t hash_of(const Op& op) {
+  std::size_t hash = std::hash<const void*>()(&op.def()) ^ op.attrs().hash();
+  for (const Value* input : op.inputs()) {
+    hash = hash * 0x9E3779B97F4A7C15u + static_cast<std::size_t>(input == nullptr ? -1 : input->id());
+  }
+  return hash;
+}
+
+bool are_equal(const Op& a, const Op& b) {
+  return &a.def() == &b.def() && a.inputs() == b.inputs() && a.section == b.section && a.placement == b.placement &&
+         a.attrs() == b.attrs();
+}
+
+}  // namespace
+
+void merge_common(Graph& graph, const PassContext&) {
+  std::unordered_multimap<std::size_t, Op*> seen;  // only looked up by key: its order never shows
+  for (auto place = graph.ops().begin(); place != graph.ops().end();) {
+    Op* op = (place++)->get();
+    if (!can_merge(*op)) continue;
+    std::size_t hash = hash_of(*op);
+    Op* first = nullptr;
+    auto [begin, end] = seen.equal_range(hash);
+    for (auto candidate = begin; candidate != end; ++candidate) {
+      if (are_equal(*candidate->second, *op)) first = candidate->second;
+    }
+    if (first == nullptr) {
+      seen.emplace(hash, op);
+      continue;
+    }
+    for (std::size_t i = 0; i < op->num_outputs(); ++i) replace_value(graph, op->output(i), first->output(i));
+    graph.erase(op);
+  }
+}
+
+}  // namespace aspen
