@@ -49,7 +49,11 @@ std::vector<Case> cases() {
       {"conv_weight_grad/resnet", "conv_weight_grad", Attrs::of(ConvGradAttrs{same, rw}), {rx, rx}, large},
       {"dot/cnn", "dot", Attrs::of(DotAttrs{false, true}), {{16, 972}, {100, 972}}, 2.0 * 16 * 972 * 100},
       {"dot/transformer", "dot", Attrs::of(DotAttrs{false, true}), {{1024, 512}, {512, 512}}, 2.0 * 1024 * 512 * 512},
-      {"dot/attention", "dot", Attrs::of(DotAttrs{false, true}), {{64, 128, 64}, {64, 128, 64}}, 2.0 * 64 * 128 * 128 * 64},
+      {"dot/attention",
+       "dot",
+       Attrs::of(DotAttrs{false, true}),
+       {{64, 128, 64}, {64, 128, 64}},
+       2.0 * 64 * 128 * 128 * 64},
       {"max_pool/cnn", "max_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {{16, 5, 26, 26}}},
       {"softmax/attention", "softmax", Attrs::of(SoftmaxAttrs{-1}), {{64, 128, 128}}},
       {"normalize/layer", "normalize", Attrs::of(NormalizeAttrs{{1}}), {{1024, 512}}},
@@ -125,9 +129,9 @@ int main(int argc, char** argv) {
   std::vector<std::shared_ptr<aspen::Backend>> backends = {aspen::make_cpu_backend(), aspen::make_reference_backend()};
   for (const aspen::Case& c : aspen::cases()) {
     for (const auto& backend : backends) {
-      benchmark::RegisterBenchmark((c.name + "/" + backend->name()).c_str(),
-                                   [c, backend](benchmark::State& state) { aspen::run(state, c, *backend); })
-          ->MinTime(0.1);
+      benchmark::RegisterBenchmark((c.name + "/" + backend->name()).c_str(), [c, backend](benchmark::State& state) {
+        aspen::run(state, c, *backend);
+      })->MinTime(0.1);
     }
   }
   benchmark::RunSpecifiedBenchmarks();

@@ -120,12 +120,19 @@ void write_op(std::ostream& out, const OpDef& def, const std::vector<NamedKernel
   }
 }
 
+// Text inside a table: a bar would end the cell.
+std::string in_cell(const std::string& text) {
+  std::string result;
+  for (char c : text) result += c == '|' ? "\\|" : std::string(1, c);
+  return result;
+}
+
 void write_index(std::ostream& out, const std::vector<const OpDef*>& defs, const std::vector<NamedKernels>& backends) {
   out << "| op | what it computes | gradient |";
   for (const auto& backend : backends) out << " " << backend.name << " |";
   out << "\n|---|---|---|" << fmt::format("{}", fmt::join(std::vector<std::string>(backends.size(), "---|"), ""));
   for (const OpDef* def : defs) {
-    out << "\n| [" << def->name() << "](#" << def->name() << ") | " << def->summary() << " | "
+    out << "\n| [" << def->name() << "](#" << def->name() << ") | " << in_cell(def->summary()) << " | "
         << (def->has_gradient() ? "yes" : "") << " |";
     for (const auto& backend : backends) out << (backend.kernels.has(def->name()) ? " yes |" : "  |");
   }
@@ -137,7 +144,8 @@ std::string page() {
   std::vector<const OpDef*> defs = op_registry().all();
   std::ostringstream out;
   out << "# Ops\n\n"
-         "Written by `aspen-docs` from the definitions in `aspen/ops/`; `cmake --build --preset release --target docs`\n"
+         "Written by `aspen-docs` from the definitions in `aspen/ops/`; `cmake --build --preset release --target "
+         "docs`\n"
          "renews it. What a backend has no kernel for runs on the reference kernel. Element types are those of the\n"
          "first input.\n\n";
   write_index(out, defs, kernels);
