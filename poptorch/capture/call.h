@@ -13,14 +13,12 @@
 #include <vector>
 
 #include "aspen/compiler/ir/builder.h"
+#include "poptorch/capture/alias.h"
+#include "poptorch/capture/host_data.h"
 
 namespace poptorch {
 
 class Recorder;
-
-aspen::DType graph_dtype(c10::ScalarType type);  // int64 -> i32, float64/bfloat16 -> f32; others: error
-// The torch type a graph type shows as when nothing else is known: i32 -> int64.
-c10::ScalarType default_torch_dtype(aspen::DType type);
 
 class Call {
  public:
@@ -57,13 +55,10 @@ class Call {
   void result(aspen::Value* value, c10::ScalarType type);
   void result_list(const std::vector<aspen::Value*>& values, std::optional<c10::ScalarType> type = {});
   void result_undefined();
-  // A result that is a view of the argument: a chain of reshape, transpose, slice, broadcast ops applied to it.
+  // A result that is a view of the argument: a chain of steps (see ViewStep) applied to it.
   // Writes to either are seen through the other.
-  struct ViewStep {
-    std::string op;        // "reshape", "transpose", "slice", "broadcast", "take"
-    aspen::Attrs attrs;
-  };
-  using ViewChain = std::vector<ViewStep>;
+  using ViewStep = poptorch::ViewStep;
+  using ViewChain = poptorch::ViewChain;
   void view(std::string_view argument, const ViewChain& chain);
   void view_list(std::string_view argument, const std::vector<ViewChain>& chains);
   // A result that is the argument itself (identity ops, in-place ops).
@@ -77,7 +72,6 @@ class Call {
 
   std::int64_t new_stream();  // for a random op
   bool training() const;      // capturing for trainingModel
-  // Lowers by another handler, e.g. aten::add_.Tensor by aten::add.Tensor.
   const torch::jit::Stack& stack() const { return arguments_; }
   const c10::FunctionSchema& schema() const { return op_.schema(); }
   torch::jit::Stack take_results() { return std::move(results_); }
@@ -114,5 +108,6 @@ struct Declined : std::runtime_error {
 
 // All handlers of poptorch/aten (the list is written by CMake from its files: register_<file>(HandlerTable&)).
 HandlerTable& handler_table();
+void restore_handlers();  // tests: undoes every remove
 
 }  // namespace poptorch

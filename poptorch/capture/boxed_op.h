@@ -1,0 +1,49 @@
+// BoxedOp: an ATen op with its arguments fixed, except for the tensors that come from the graph. Behind every host
+// call, forward and backward.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <functional>
+#include <vector>
+
+namespace poptorch {
+
+class BoxedOp {
+ public:
+  // is_input tells which tensors of the arguments vary; the others are copied. A tensor that appears twice is one
+  // input.
+  BoxedOp(const c10::OperatorHandle& op, const torch::jit::Stack& arguments,
+          const std::function<bool(const at::Tensor&)>& is_input);
+
+  const c10::OperatorHandle& op() const { return op_; }
+  const std::vector<at::Tensor>& inputs() const { return inputs_; }    // as they were given
+  const std::vector<at::Tensor>& written() const { return written_; }  // arguments the op writes, as they were given
+
+  struct Results {
+    torch::jit::Stack returned;
+    std::vector<at::Tensor> written;  // the arguments in written(), with their new contents
+    // Tensors that are news: those returned, except written arguments handed back, then the written ones.
+    std::vector<at::Tensor> flat;
+  };
+  // Runs the op; leaves the tensors it is given as they are.
+  Results call(const std::vector<at::Tensor>& inputs, c10::Device device) const;
+  // What the op would have returned, with `flat` in place of the tensors of Results::flat.
+  torch::jit::Stack repack(const Results& example, const std::vector<at::Tensor>& flat) const;
+
+ private:
+  struct Slot {
+    enum Kind { kUndefined, kConstant, kInput } kind;
+    std::size_t input = 0;
+  };
+
+  bool returns_argument(std::size_t result) const;
+
+  c10::OperatorHandle op_;
+  torch::jit::Stack arguments_;
+  std::vector<Slot> slots_;  // one per tensor of arguments_, in order
+  std::vector<at::Tensor> inputs_, written_;
+  std::vector<bool> is_written_;  // per input
+};
+
+}  // namespace poptorch

@@ -1,0 +1,199 @@
+#include "poptorch/capture/host_call.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "aspen/ops/host_call/host_call.h"
+#include "poptorch/capture/boxed_op.h"
+#include "poptorch/capture/dispatch.h"
+#include "poptorch/capture/dispatch_scope.h"
+#include "poptorch/capture/host_data.h"
+
+namespace poptorch {
+namespace {
+
+using aspen::TensorType;
+using c10::ScalarType;
+
+// A tensor on the way between the graph and torch.
+struct Wire {
+  TensorType type;
+  ScalarType torch_type;
+};
+
+void store(const at::Tensor& tensor, const TensorType& type, void* into) {
+  if (tensor.sizes() != c10::IntArrayRef(type.shape)) {
+    throw aspen::UserError("a result has shape {} where {} was expected from its arguments' shapes; ops with results "
+                           "of varying shape cannot be part of a model.",
+                           aspen::to_string(shape_of(tensor)), aspen::to_string(type.shape));
+  }
+  const at::Tensor exact = tensor.detach().to(host_dtype(type.dtype)).contiguous();
+  std::memcpy(into, exact.data_ptr(), type.bytes());
+}
+
+// What forward and backward share. Buffers are read as tensors without copying where the types agree.
+class HostOp {
+ public:
+  HostOp(BoxedOp op, std::vector<Wire> inputs, std::vector<Wire> outputs, std::vector<std::size_t> results)
+      : op(std::move(op)), inputs(std::move(inputs)), outputs(std::move(outputs)), results(std::move(results)) {}
+
+  std::vector<at::Tensor> read_inputs(std::span<const void* const> buffers) const {
+    std::vector<at::Tensor> tensors;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      tensors.push_back(from_graph_bytes(buffers[i], inputs[i].type, inputs[i].torch_type));
+    }
+    return tensors;
+  }
+
+  const BoxedOp op;
+  const std::vector<Wire> inputs, outputs;
+  const std::vector<std::size_t> results;  // of the op's flat results, those that are outputs
+};
+
+class ForwardCall final : public aspen::HostFunction {
+ public:
+  explicit ForwardCall(std::shared_ptr<const HostOp> host_op) : host_op_(std::move(host_op)) {}
+  std::string name() const override { return full_name(host_op_->op.op()); }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
+    HostScope host;
+    const auto results = host_op_->op.call(host_op_->read_inputs(inputs), c10::Device(c10::DeviceType::CPU));
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      store(results.flat[host_op_->results[i]], host_op_->outputs[i].type, outputs[i]);
+    }
+  }
+
+ private:
+  std::shared_ptr<const HostOp> host_op_;
+};
+
+// Computes the op again under torch's autograd and asks it for the gradients.
+class BackwardCall final : public aspen::HostFunction {
+ public:
+  BackwardCall(std::shared_ptr<const HostOp> host_op, std::vector<std::int64_t> differentiable)
+      : host_op_(std::move(host_op)), differentiable_(std::move(differentiable)) {}
+  std::string name() const override { return full_name(host_op_->op.op()) + " backward"; }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
+    c10::AutoGradMode grad_mode(true);
+    std::vector<at::Tensor> tensors = host_op_->read_inputs(inputs);
+    std::vector<at::Tensor> wanted;
+    for (std::int64_t i : differentiable_) {
+      tensors[i] = tensors[i].detach().requires_grad_(true);
+      wanted.push_back(tensors[i]);
+    }
+    const auto results = host_op_->op.call(tensors, c10::Device(c10::DeviceType::CPU));
+    std::vector<at::Tensor> roots, seeds;
+    for (std::size_t i = 0; i < host_op_->outputs.size(); ++i) {
+      const at::Tensor& result = results.flat[host_op_->results[i]];
+      const void* seed = inputs[host_op_->inputs.size() + i];
+      if (seed == nullptr || !result.requires_grad()) continue;
+      roots.push_back(result);
+      seeds.push_back(from_graph_bytes(seed, host_op_->outputs[i].type, result.scalar_type()));
+    }
+    std::vector<at::Tensor> gradients(wanted.size());
+    if (!roots.empty()) {
+      gradients = torch::autograd::grad(roots, wanted, seeds, /*retain_graph=*/c10::nullopt, /*create_graph=*/false,
+                                        /*allow_unused=*/true);
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const TensorType& type = host_op_->inputs[differentiable_[i]].type;
+      if (gradients[i].defined()) {
+        store(gradients[i], type, outputs[i]);
+      } else {
+        std::memset(outputs[i], 0, type.bytes());
+      }
+    }
+  }
+
+ private:
+  std::shared_ptr<const HostOp> host_op_;
+  std::vector<std::int64_t> differentiable_;
+};
+
+std::function<void()>& foreign_error_cleaner() {
+  static std::function<void()> cleaner;
+  return cleaner;
+}
+
+// Results of the right shapes and types: from torch's shape functions, or by computing with made-up numbers.
+BoxedOp::Results example_results(const BoxedOp& op) {
+  std::vector<at::Tensor> metas, numbers;
+  for (const at::Tensor& input : op.inputs()) {
+    const auto options = at::TensorOptions().dtype(input.scalar_type());
+    metas.push_back(at::empty(input.sizes(), options.device(c10::DeviceType::Meta)));
+    const bool floating = c10::isFloatingType(input.scalar_type());
+    numbers.push_back(floating ? at::rand(input.sizes()).to(input.scalar_type()) : at::zeros(input.sizes(), options));
+  }
+  if (!op.op().hasTag(at::Tag::nondeterministic_seeded)) {
+    try {
+      return op.call(metas, c10::Device(c10::DeviceType::Meta));
+    } catch (const std::exception&) {
+      if (foreign_error_cleaner()) foreign_error_cleaner()();
+    }
+  }
+  return op.call(numbers, c10::Device(c10::DeviceType::CPU));
+}
+
+std::string type_list(const std::vector<Wire>& wires) {
+  std::string text;
+  for (const Wire& wire : wires) text += (text.empty() ? "" : "; ") + aspen::to_string(wire.type);
+  return text;
+}
+
+}  // namespace
+
+void set_foreign_error_cleaner(std::function<void()> clear) { foreign_error_cleaner() = std::move(clear); }
+
+torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& op,
+                                 const torch::jit::Stack& arguments) {
+  BoxedOp boxed(op, arguments, [&](const at::Tensor& tensor) { return recorder.is_traced(tensor); });
+  const auto example = example_results(boxed);
+  std::vector<aspen::Value*> values;
+  std::vector<Wire> inputs, outputs;
+  std::vector<std::int64_t> differentiable;
+  for (const at::Tensor& input : boxed.inputs()) {
+    values.push_back(recorder.value_of(input));
+    inputs.push_back({values.back()->type(), input.scalar_type()});
+    if (aspen::is_floating(values.back()->dtype())) {
+      differentiable.push_back(static_cast<std::int64_t>(values.size() - 1));
+    }
+  }
+  std::vector<std::size_t> results;
+  for (std::size_t i = 0; i < example.flat.size(); ++i) {
+    if (!example.flat[i].defined()) continue;
+    results.push_back(i);
+    outputs.push_back({graph_type(example.flat[i]), example.flat[i].scalar_type()});
+  }
+  recorder.note_host_call(op.operator_name().name);
+  auto host_op = std::make_shared<const HostOp>(boxed, inputs, outputs, results);
+  aspen::HostCallAttrs attrs;
+  attrs.function = std::make_shared<ForwardCall>(host_op);
+  const bool has_gradient = std::any_of(outputs.begin(), outputs.end(),
+                                        [](const Wire& wire) { return aspen::is_floating(wire.type.dtype); });
+  if (has_gradient && !differentiable.empty()) {
+    attrs.gradient = std::make_shared<BackwardCall>(host_op, differentiable);
+    attrs.differentiable = differentiable;
+  }
+  attrs.outputs = type_list(outputs);
+  aspen::Op* node = recorder.b.emit("host_call", values, attrs);
+
+  std::vector<at::Tensor> flat(example.flat.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    flat[results[i]] = recorder.wrap(node->output(i), outputs[i].torch_type);
+  }
+  const std::size_t first_written = flat.size() - boxed.written().size();
+  for (std::size_t i = 0; i < boxed.written().size(); ++i) {
+    recorder.write(boxed.written()[i], recorder.value_of(flat[first_written + i]));
+  }
+  return boxed.repack(example, flat);
+}
+
+}  // namespace poptorch

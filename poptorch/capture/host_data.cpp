@@ -1,0 +1,85 @@
+#include "poptorch/capture/host_data.h"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+
+#include <cstring>
+
+#include "aspen/base/error.h"
+#include "poptorch/capture/dispatch_scope.h"
+
+namespace poptorch {
+
+using aspen::DType;
+using c10::ScalarType;
+
+DType graph_dtype(ScalarType type) {
+  switch (type) {
+    case ScalarType::Float:
+    case ScalarType::Double:
+    case ScalarType::BFloat16: return DType::kF32;
+    case ScalarType::Half: return DType::kF16;
+    case ScalarType::Int:
+    case ScalarType::Long: return DType::kI32;
+    case ScalarType::Short: return DType::kI16;
+    case ScalarType::Char: return DType::kI8;
+    case ScalarType::Byte: return DType::kU8;
+    case ScalarType::Bool: return DType::kBool;
+    default: break;
+  }
+  throw aspen::UserError(
+      "[types] tensors of type {} cannot be part of a model; supported are float16, float32, int8, uint8, int16, "
+      "int32 and bool, and int64, float64, bfloat16 in a narrower form.",
+      c10::toString(type));
+}
+
+ScalarType default_torch_dtype(DType type) {
+  return type == DType::kI32 ? ScalarType::Long : host_dtype(type);
+}
+
+ScalarType host_dtype(DType type) {
+  switch (type) {
+    case DType::kF32: return ScalarType::Float;
+    case DType::kF16: return ScalarType::Half;
+    case DType::kF64: return ScalarType::Double;
+    case DType::kI32: return ScalarType::Int;
+    case DType::kI16: return ScalarType::Short;
+    case DType::kI8: return ScalarType::Char;
+    case DType::kU8: return ScalarType::Byte;
+    case DType::kBool: break;
+  }
+  return ScalarType::Bool;
+}
+
+aspen::Shape shape_of(const at::Tensor& tensor) { return tensor.sizes().vec(); }
+
+aspen::TensorType graph_type(const at::Tensor& tensor) {
+  return {graph_dtype(tensor.scalar_type()), shape_of(tensor)};
+}
+
+void to_graph_bytes(const at::Tensor& tensor, std::span<std::byte> bytes) {
+  HostScope host;
+  const at::Tensor exact = tensor.detach().to(host_dtype(graph_dtype(tensor.scalar_type()))).contiguous();
+  if (exact.nbytes() != bytes.size()) {
+    throw aspen::InternalError("{} bytes for a tensor of {}", bytes.size(), exact.nbytes());
+  }
+  if (!bytes.empty()) std::memcpy(bytes.data(), exact.data_ptr(), bytes.size());
+}
+
+std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor) {
+  std::vector<std::byte> bytes(graph_type(tensor).bytes());
+  to_graph_bytes(tensor, bytes);
+  return bytes;
+}
+
+at::Tensor from_graph_bytes(const void* bytes, const aspen::TensorType& type, ScalarType as) {
+  HostScope host;
+  return at::from_blob(const_cast<void*>(bytes), type.shape, host_dtype(type.dtype)).to(as);
+}
+
+void from_graph_bytes(const void* bytes, const aspen::TensorType& type, at::Tensor into) {
+  HostScope host;
+  into.detach().copy_(at::from_blob(const_cast<void*>(bytes), type.shape, host_dtype(type.dtype)));
+}
+
+}  // namespace poptorch

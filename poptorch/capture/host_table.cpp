@@ -1,0 +1,127 @@
+#include "poptorch/capture/host_table.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/as_strided.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "aspen/ops/build.h"
+#include "aspen/ops/index/index.h"
+#include "aspen/ops/shape/shape.h"
+#include "poptorch/capture/dispatch_scope.h"
+#include "poptorch/capture/host_data.h"
+
+namespace poptorch {
+namespace {
+
+using aspen::Attrs;
+
+// Elements [first, second) of the torch storage that the tensor touches.
+std::pair<std::int64_t, std::int64_t> extent_of(const at::Tensor& tensor) {
+  std::int64_t last = tensor.storage_offset();
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return {tensor.storage_offset(), last + 1};
+}
+
+// Axes from the slowest in memory to the fastest.
+std::vector<std::int64_t> memory_order(const at::Tensor& tensor) {
+  std::vector<std::int64_t> order(tensor.dim());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int64_t a, std::int64_t b) { return tensor.stride(a) > tensor.stride(b); });
+  return order;
+}
+
+ViewStep reshape_step(aspen::Shape shape) { return {"reshape", Attrs::of(aspen::ReshapeAttrs{std::move(shape)})}; }
+
+ViewStep transpose_step(std::vector<std::int64_t> permutation) {
+  return {"transpose", Attrs::of(aspen::TransposeAttrs{std::move(permutation)})};
+}
+
+bool same_layout(const at::Tensor& a, const at::Tensor& b) {
+  return a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
+         (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous()));
+}
+
+bool has_host_memory(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().is_cpu() && tensor.layout() == c10::kStrided && tensor.has_storage();
+}
+
+}  // namespace
+
+void HostTable::add(const at::Tensor& tensor, std::shared_ptr<TracedStorage> storage, bool differentiable) {
+  const auto [begin, end] = extent_of(tensor);
+  regions_[tensor.storage().unsafeGetStorageImpl()].push_back(
+      {tensor, std::move(storage), differentiable, begin, end});
+}
+
+const HostTable::Region* HostTable::find_region(const at::Tensor& tensor) const {
+  if (regions_.empty() || !has_host_memory(tensor)) return nullptr;
+  const auto found = regions_.find(tensor.storage().unsafeGetStorageImpl());
+  if (found == regions_.end() || tensor.numel() == 0) return nullptr;
+  const auto [begin, end] = extent_of(tensor);
+  const Region* overlapping = nullptr;
+  for (const Region& region : found->second) {
+    if (region.begin <= begin && end <= region.end) return &region;
+    if (region.begin < end && begin < region.end) overlapping = &region;
+  }
+  if (overlapping != nullptr) {
+    throw aspen::UserError(
+        "[capture] a tensor of shape {} covers part of a parameter or buffer of shape {} and memory beside it. Make "
+        "the model read the parameters themselves, or torch.cat() them.",
+        aspen::to_string(shape_of(tensor)), aspen::to_string(shape_of(overlapping->tensor)));
+  }
+  return nullptr;
+}
+
+std::shared_ptr<TracedStorage> HostTable::find_exact(const at::Tensor& tensor) const {
+  const Region* region = find_region(tensor);
+  return region != nullptr && same_layout(region->tensor, tensor) ? region->storage : nullptr;
+}
+
+ViewChain HostTable::steps_to(const Region& region, const at::Tensor& tensor, aspen::Builder& b) {
+  if (same_layout(region.tensor, tensor)) return {};
+  ViewChain chain;
+  // All of the region, flat, in the order of its memory.
+  if (!region.tensor.is_contiguous()) chain.push_back(transpose_step(memory_order(region.tensor)));
+  const std::int64_t size = region.end - region.begin;
+  chain.push_back(reshape_step({size}));
+  const auto [begin, end] = extent_of(tensor);
+  if (!tensor.is_non_overlapping_and_dense()) {
+    const at::Tensor index = at::arange(size).as_strided(tensor.sizes(), tensor.strides(), begin - region.begin);
+    aspen::Value* places = aspen::build::constant(b, {aspen::DType::kI32, shape_of(index)}, to_graph_bytes(index));
+    chain.push_back({"take", Attrs::of(aspen::TakeAttrs{.axis = 0}), places});
+    return chain;
+  }
+  if (end - begin != size) {
+    chain.push_back({"slice", Attrs::of(aspen::SliceAttrs{{begin - region.begin}, {end - region.begin}, {1}})});
+  }
+  const std::vector<std::int64_t> order = memory_order(tensor);
+  aspen::Shape in_memory;
+  for (std::int64_t axis : order) in_memory.push_back(tensor.size(axis));
+  if (tensor.is_contiguous()) {
+    chain.push_back(reshape_step(shape_of(tensor)));
+    return chain;
+  }
+  chain.push_back(reshape_step(in_memory));
+  std::vector<std::int64_t> permutation(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) permutation[order[i]] = static_cast<std::int64_t>(i);
+  chain.push_back(transpose_step(permutation));
+  return chain;
+}
+
+std::shared_ptr<Traced> HostTable::find(const at::Tensor& tensor, aspen::Builder& b) const {
+  const Region* region = find_region(tensor);
+  if (region == nullptr) return nullptr;
+  if (tensor.scalar_type() != region->storage->dtype) {
+    throw aspen::UserError("[capture] memory of a {} tensor of the model is read as {}; use to() to convert it.",
+                           c10::toString(region->storage->dtype), c10::toString(tensor.scalar_type()));
+  }
+  HostScope host;
+  ViewChain chain = steps_to(*region, tensor, b);
+  if (region->differentiable && !tensor.requires_grad()) chain.push_back({"detach", {}});
+  return std::make_shared<Traced>(region->storage, std::move(chain), shape_of(tensor));
+}
+
+}  // namespace poptorch

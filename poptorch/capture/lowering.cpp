@@ -1,0 +1,198 @@
+// How an op gets into the graph: the order of ways that are tried, best first.
+#include <ATen/ops/arange.h>
+
+#include "aspen/ops/build.h"
+#include "aspen/ops/index/index.h"
+#include "aspen/ops/shape/shape.h"
+#include "poptorch/capture/call.h"
+#include "poptorch/capture/dispatch.h"
+#include "poptorch/capture/dispatch_scope.h"
+#include "poptorch/capture/host_call.h"
+#include "poptorch/capture/recorder.h"
+#include "poptorch/capture/special_ops.h"
+#include "poptorch/capture/tensors.h"
+#include "poptorch/capture/traced_impl.h"
+
+namespace poptorch {
+namespace {
+
+using c10::IValue;
+using c10::OperatorHandle;
+using torch::jit::Stack;
+using Lowered = std::optional<Stack>;
+
+bool writes(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+Lowered by_handler(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
+  const Handler* handler = handler_table().find(full_name(op));
+  if (handler == nullptr) return std::nullopt;
+  try {
+    Call call(recorder, op, arguments);
+    (*handler)(call);
+    Stack results = call.take_results();
+    if (results.size() != op.schema().returns().size()) {
+      throw aspen::InternalError("the handler of {} set {} of {} results", full_name(op), results.size(),
+                                 op.schema().returns().size());
+    }
+    return results;
+  } catch (const Declined&) {
+    return std::nullopt;
+  }
+}
+
+// Ops on the device without tensors of the model, such as zeros(device="ipu"): computed now, frozen as constants.
+Stack as_constants(Recorder& recorder, const OperatorHandle& op, Stack arguments) {
+  for (IValue& argument : arguments) {
+    if (argument.isDevice()) argument = c10::Device(c10::DeviceType::CPU);
+  }
+  op.callBoxed(&arguments);
+  for (IValue& result : arguments) {
+    result = map_tensors(result, [&](const at::Tensor& tensor) {
+      return tensor.defined() ? recorder.wrap(recorder.value_of(tensor), tensor.scalar_type()) : tensor;
+    });
+  }
+  return arguments;
+}
+
+// An output tensor of another size, as torch.empty(0) given for `out`, takes the size of the result.
+void fit(const at::Tensor& tensor, const at::Tensor& result) {
+  if (tensor.sizes() == result.sizes()) return;
+  if (TracedImpl* impl = traced_impl(tensor)) {
+    Recorder& recorder = *Recorder::current();
+    aspen::Value* room = aspen::build::full(recorder.b, graph_dtype(tensor.scalar_type()), shape_of(result), 0);
+    impl->rebind(Traced::fresh(room, tensor.scalar_type()));
+  } else {
+    tensor.resize_(result.sizes());
+  }
+}
+
+// relu_(x) as x = relu(x), add(a, b, out=y) as y = add(a, b).
+Lowered by_twin(Recorder& recorder, const OperatorHandle& op, const Stack& arguments) {
+  const auto twin = functional_twin(op);
+  if (!twin) return std::nullopt;
+  const auto& formal = op.schema().arguments();
+  Stack results, written;
+  std::vector<bool> is_out;
+  for (std::size_t i = 0; i < formal.size(); ++i) {
+    const bool out = writes(formal[i]) && formal[i].kwarg_only();
+    if (writes(formal[i])) {
+      written.push_back(arguments[i]);
+      is_out.push_back(out);
+    }
+    if (!out) results.push_back(arguments[i]);
+    // sum(x, out=y) adds up in the type of y.
+    if (!out && formal[i].name() == "dtype" && arguments[i].isNone() && formal.back().name() == "out") {
+      results.back() = arguments.back().toTensor().scalar_type();
+    }
+  }
+  {
+    CaptureScope capture;
+    twin->callBoxed(&results);
+  }
+  if (results.size() != written.size()) return std::nullopt;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    if (!written[i].isTensor() || !results[i].isTensor()) return std::nullopt;
+    const at::Tensor& target = written[i].toTensor();
+    const at::Tensor& result = results[i].toTensor();
+    if (is_out[i]) fit(target, result);
+    recorder.write(target, recorder.value_of(result));
+  }
+  if (op.schema().returns().empty()) return Stack{};
+  return written;
+}
+
+// unsqueeze_(x) and its like change what a tensor shows, not its elements.
+Stack by_rebinding(Recorder&, const OperatorHandle& op, Stack arguments) {
+  const at::Tensor self = arguments[0].toTensor();
+  TracedImpl* impl = traced_impl(self);
+  if (impl == nullptr) {  // a tensor of the host: its sizes and strides say it all
+    if (op.operator_name().name != "aten::detach_") op.callBoxed(&arguments);
+    return {self};
+  }
+  const auto twin = functional_twin(op);
+  if (!twin) throw aspen::InternalError("{} has no form that returns a view", full_name(op));
+  {
+    CaptureScope capture;
+    twin->callBoxed(&arguments);
+  }
+  impl->rebind(traced_impl(arguments[0].toTensor())->traced());
+  return {self};
+}
+
+// Composite ops can be taken apart into the ops torch writes them with. Any device torch has no kernels of its own
+// for leads to that definition.
+Lowered by_parts(const OperatorHandle& op, Stack arguments) {
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return std::nullopt;
+  CaptureScope capture;
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse3), &arguments);
+  return arguments;
+}
+
+// Any op that only rearranges one tensor: applied to the positions 0, 1, 2, ... it tells where each element comes
+// from, and the result is a view that takes them from there.
+Lowered by_positions(Recorder& recorder, const OperatorHandle& op, const Stack& arguments) {
+  const auto& returns = op.schema().returns();
+  if (returns.size() != 1 || returns[0].alias_info() == nullptr || returns[0].alias_info()->isWrite()) return {};
+  std::size_t self = arguments.size();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const c10::Argument& formal = op.schema().arguments()[i];
+    if (formal.name() == "dtype" || arguments[i].isTensorList()) return {};
+    if (!arguments[i].isTensor()) continue;
+    if (self != arguments.size() || formal.alias_info() == nullptr) return {};
+    self = i;
+  }
+  if (self == arguments.size()) return {};
+  const auto traced = recorder.find_or_adopt(arguments[self].toTensor());
+  const std::int64_t size = aspen::numel(traced->shape());
+  Stack results = arguments;
+  results[self] = at::arange(size).view(traced->shape());
+  op.callBoxed(&results);
+  bool plain = true;
+  for_each_tensor(results, [&](const at::Tensor& places) {
+    plain = plain && places.scalar_type() == at::kLong && places.numel() > 0 &&
+            places.min().item<std::int64_t>() >= 0 && places.max().item<std::int64_t>() < size;
+  });
+  if (!plain) return {};
+  results[0] = map_tensors(results[0], [&](const at::Tensor& places) {
+    aspen::Value* index =
+        aspen::build::constant(recorder.b, {aspen::DType::kI32, shape_of(places)}, to_graph_bytes(places));
+    return make_traced(traced->view(
+        recorder.b, {{"reshape", aspen::Attrs::of(aspen::ReshapeAttrs{{size}})},
+                     {"take", aspen::Attrs::of(aspen::TakeAttrs{.axis = 0}), index}}));
+  });
+  return results;
+}
+
+}  // namespace
+
+Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
+  locate();
+  bool traced = false, on_device = false;
+  for_each_tensor(arguments, [&](const at::Tensor& tensor) { traced = traced || is_traced(tensor); });
+  for (const IValue& argument : arguments) {
+    on_device = on_device || (argument.isDevice() && argument.toDevice().type() == c10::DeviceType::IPU);
+  }
+  const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
+  if (!traced && !on_device && !random) {
+    op.callBoxed(&arguments);
+    return arguments;
+  }
+  try {
+    if (auto results = lower_special(*this, op, arguments)) return *results;
+    if (auto results = by_handler(*this, op, arguments)) return *results;
+    if (!traced && !random) return as_constants(*this, op, std::move(arguments));
+    if (op.hasTag(at::Tag::inplace_view)) return by_rebinding(*this, op, std::move(arguments));
+    if (auto results = by_twin(*this, op, arguments)) return *results;
+    if (auto results = by_parts(op, arguments)) return *results;
+    if (auto results = by_positions(*this, op, arguments)) return *results;
+    if (auto results = lower_if_known(*this, op, arguments)) return *results;
+    return emit_host_call(*this, op, arguments);
+  } catch (const aspen::Error& error) {
+    last_error_ = error.what();
+    throw;
+  }
+}
+
+}  // namespace poptorch

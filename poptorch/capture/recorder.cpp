@@ -1,0 +1,213 @@
+#include "poptorch/capture/recorder.h"
+
+#include <c10/core/GradMode.h>
+
+#include "aspen/base/log.h"
+#include "aspen/ops/build.h"
+#include "aspen/ops/source/source.h"
+#include "poptorch/capture/dispatch.h"
+#include "poptorch/capture/dispatch_scope.h"
+#include "poptorch/capture/host_data.h"
+#include "poptorch/capture/traced_impl.h"
+
+namespace poptorch {
+namespace {
+
+// Not thread local: an op may reach us from a thread torch started for the one that captures.
+Recorder* current_recorder = nullptr;
+
+std::function<std::string()>& source_provider() {
+  static std::function<std::string()> provider;
+  return provider;
+}
+
+bool same_bytes(const aspen::Value* constant, const aspen::TensorType& type, const std::vector<std::byte>& bytes) {
+  return constant->type() == type && *constant->producer()->attrs<aspen::ConstantAttrs>().data.bytes == bytes;
+}
+
+}  // namespace
+
+void set_source_provider(std::function<std::string()> provider) { source_provider() = std::move(provider); }
+
+Recorder* Recorder::current() { return current_recorder; }
+
+Recorder::Recorder(aspen::Graph& graph, bool training) : b(graph), training_(training) {
+  if (current_recorder != nullptr) {
+    throw aspen::UserError("[capture] a model is being captured already; models are captured one at a time, and a "
+                           "wrapped model cannot be called inside another one's forward.");
+  }
+  register_with_dispatcher();
+  current_recorder = this;
+}
+
+Recorder::~Recorder() { current_recorder = nullptr; }
+
+void Recorder::add_variable(const std::string& name, const at::Tensor& tensor, aspen::VariableKind kind,
+                            bool trainable) {
+  if (table_.contains(tensor)) return;  // tied to an earlier one, or a view of it
+  auto slot = std::make_unique<VariableSlot>();
+  slot->name = name;
+  slot->storage = std::make_shared<TracedStorage>();
+  slot->storage->dtype = tensor.scalar_type();
+  slot->storage->make = [this, slot = slot.get(), kind, trainable, type = graph_type(tensor)] {
+    slot->variable = b.graph().add_variable(slot->name, kind, type, trainable);
+    return slot->variable->value.get();
+  };
+  table_.add(tensor, slot->storage, trainable);
+  variables_.push_back(std::move(slot));
+}
+
+at::Tensor Recorder::add_input(const std::string& name, const at::Tensor& example) {
+  auto traced = Traced::fresh(b.graph().add_input(name, graph_type(example)), example.scalar_type());
+  inputs_.push_back({traced->storage()});
+  return make_traced(std::move(traced));
+}
+
+std::vector<at::Tensor> Recorder::run(const std::function<std::vector<at::Tensor>()>& forward) {
+  // With gradients off torch takes fused shortcuts in attention layers; whoever wants none says so in the model.
+  c10::AutoGradMode grad_mode(true);
+  CaptureScope capture;
+  return forward();
+}
+
+void Recorder::assign_written_variables() {
+  for (const auto& slot : variables_) {
+    if (slot->variable == nullptr || slot->storage->writes == 0) continue;
+    aspen::Value* before = slot->variable->value.get();
+    if (slot->storage->base != before) b.emit("assign", {before, slot->storage->base});
+  }
+}
+
+std::vector<Recorder::WrittenInput> Recorder::written_inputs() {
+  std::vector<WrittenInput> written;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].storage->writes > 0) written.push_back({i, inputs_[i].storage->base});
+  }
+  return written;
+}
+
+bool Recorder::is_traced(const at::Tensor& tensor) const {
+  return tensor.defined() && (traced_impl(tensor) != nullptr || table_.contains(tensor));
+}
+
+std::shared_ptr<Traced> Recorder::find(const at::Tensor& tensor) {
+  if (!tensor.defined()) return nullptr;
+  if (TracedImpl* impl = traced_impl(tensor)) return impl->traced();
+  return table_.find(tensor, b);
+}
+
+std::shared_ptr<Traced> Recorder::find_or_adopt(const at::Tensor& tensor) {
+  if (auto traced = find(tensor)) return traced;
+  HostScope host;
+  // The whole of its memory: other views of it must see what is written through this one.
+  at::Tensor whole = tensor;
+  const auto elements = static_cast<std::int64_t>(tensor.storage().nbytes() / tensor.itemsize());
+  if (tensor.numel() != elements || !tensor.is_non_overlapping_and_dense()) {
+    whole = tensor.detach().as_strided({elements}, {1}, 0);
+  }
+  auto storage = std::make_shared<TracedStorage>();
+  storage->dtype = tensor.scalar_type();
+  storage->base = constant_of(whole);
+  table_.add(whole, std::move(storage), false);
+  return table_.find(tensor, b);
+}
+
+aspen::Value* Recorder::constant_of(const at::Tensor& tensor) {
+  if (tensor.layout() != c10::kStrided || !(tensor.device().is_cpu())) {
+    throw aspen::UserError("[capture] a tensor on device {} with layout {} meets the model; only dense CPU tensors can "
+                           "be used inside it.{}",
+                           tensor.device().str(), c10::str(tensor.layout()), where());
+  }
+  const aspen::TensorType type = graph_type(tensor);
+  std::vector<std::byte> bytes = to_graph_bytes(tensor);
+  auto& seen = constants_[tensor.data_ptr()];
+  for (aspen::Value* constant : seen) {
+    if (same_bytes(constant, type, bytes)) return constant;
+  }
+  seen.push_back(aspen::build::constant(b, type, std::move(bytes)));
+  return seen.back();
+}
+
+aspen::Value* Recorder::value_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return nullptr;
+  if (auto traced = find(tensor)) return traced->read(b);
+  HostScope host;
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    return aspen::build::scalar(b, graph_dtype(tensor.scalar_type()), tensor.item().toDouble());
+  }
+  return constant_of(tensor);
+}
+
+at::Tensor Recorder::wrap(aspen::Value* value, c10::ScalarType type) {
+  if (graph_dtype(type) != value->dtype()) {
+    throw aspen::InternalError("a value of type {} cannot stand for a torch tensor of type {}{}",
+                               aspen::to_string(value->type()), c10::toString(type), where());
+  }
+  return make_traced(Traced::fresh(value, type));
+}
+
+void Recorder::write(const at::Tensor& tensor, aspen::Value* value) {
+  auto traced = find_or_adopt(tensor);
+  value = aspen::build::cast(b, value, graph_dtype(traced->dtype()));
+  if (value->shape() != traced->shape()) {
+    const aspen::Shape fit = aspen::broadcast_shapes(value->shape(), traced->shape(), "in-place");
+    if (fit != traced->shape()) {
+      throw aspen::UserError("[in-place] a value of shape {} does not fit the tensor of shape {} it is written to.{}",
+                             aspen::to_string(value->shape()), aspen::to_string(traced->shape()), where());
+    }
+    value = aspen::build::broadcast(b, value, traced->shape());
+  }
+  traced->write(b, value);
+}
+
+std::optional<at::Tensor> Recorder::known(const at::Tensor& tensor) {
+  if (!tensor.defined()) return std::nullopt;
+  auto traced = find(tensor);
+  if (traced == nullptr) return tensor;
+  aspen::Value* value = traced->read(b);
+  const std::vector<std::byte>* bytes = known_.find(value);
+  if (bytes == nullptr) return std::nullopt;
+  HostScope host;
+  return from_graph_bytes(bytes->data(), value->type(), traced->dtype()).clone();
+}
+
+std::shared_ptr<Traced> Recorder::detached(const std::shared_ptr<Traced>& traced) {
+  locate();
+  return traced->view(b, {{"detach", {}}});
+}
+
+void Recorder::note_host_call(const std::string& op) {
+  if (host_calls_.insert(op).second) aspen::log::warn("{} runs on the host", op);
+}
+
+void Recorder::push_scope(std::string name) { scopes_.push_back(std::move(name)); }
+
+void Recorder::pop_scope() {
+  if (scopes_.empty()) throw aspen::UserError("[capture] pop_name_scope without a push_name_scope before it.");
+  scopes_.pop_back();
+}
+
+void Recorder::push_placement(aspen::Placement placement) {
+  placements_.push_back(b.placement);
+  b.placement = placement;
+}
+
+void Recorder::pop_placement() {
+  if (placements_.empty()) throw aspen::UserError("[capture] the end of a block without its beginning.");
+  b.placement = placements_.back();
+  placements_.pop_back();
+}
+
+void Recorder::locate() {
+  std::string scope;
+  for (const std::string& name : scopes_) scope += scope.empty() ? name : "/" + name;
+  b.location.scope = std::move(scope);
+  b.location.source = source_provider() ? source_provider()() : "";
+  b.no_grad = !c10::GradMode::is_enabled();
+}
+
+std::string Recorder::where() const {
+  return b.location.source.empty() ? "" : "\n  captured at " + b.location.source;
+}
+
+}  // namespace poptorch

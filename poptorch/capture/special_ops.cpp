@@ -1,0 +1,140 @@
+#include "poptorch/capture/special_ops.h"
+
+#include <map>
+
+#include "poptorch/capture/dispatch.h"
+#include "poptorch/capture/host_data.h"
+#include "poptorch/capture/tensors.h"
+#include "poptorch/capture/traced_impl.h"
+
+namespace poptorch {
+namespace {
+
+using c10::IValue;
+using c10::OperatorHandle;
+using torch::jit::Stack;
+using Lowered = std::optional<Stack>;
+
+[[noreturn]] void fail_no_value(const Recorder& recorder, const std::string& what) {
+  throw aspen::UserError(
+      "[{}] the value of a tensor was asked for in the middle of the model, but while a model is captured it has no "
+      "values yet. item(), bool(), int(), float(), .cpu() and Python conditions need one. Use tensor operations "
+      "instead (torch.where for a choice, poptorch.dynamic_slice for a slice), or return the tensor from forward.{}",
+      what, recorder.where());
+}
+
+Lowered lower_item(Recorder& recorder, const OperatorHandle&, Stack& arguments) {
+  const auto known = recorder.known(arguments[0].toTensor());
+  if (!known) fail_no_value(recorder, "item");
+  return Stack{known->item()};
+}
+
+// C++ attention asks whether query, key and value are one tensor.
+Lowered lower_equal(Recorder& recorder, const OperatorHandle&, Stack& arguments) {
+  const at::Tensor &a = arguments[0].toTensor(), &b = arguments[1].toTensor();
+  if (recorder.value_of(a) == recorder.value_of(b)) return Stack{true};
+  if (a.sizes() != b.sizes()) return Stack{false};
+  const auto known_a = recorder.known(a), known_b = recorder.known(b);
+  if (!known_a || !known_b) fail_no_value(recorder, "equal");
+  return Stack{known_a->equal(*known_b)};
+}
+
+std::optional<c10::Device> device_argument(const OperatorHandle& op, const Stack& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (op.schema().arguments()[i].name() == "device" && arguments[i].isDevice()) return arguments[i].toDevice();
+  }
+  return std::nullopt;
+}
+
+Lowered lower_to(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
+  const auto device = device_argument(op, arguments);
+  const at::Tensor self = arguments[0].toTensor();
+  if (!device) return std::nullopt;
+  const bool on_ipu = traced_impl(self) != nullptr;
+  if (device->is_cpu() && on_ipu) {
+    const auto known = recorder.known(self);
+    if (!known) fail_no_value(recorder, "to");
+    Stack results = arguments;
+    results[0] = *known;
+    op.callBoxed(&results);
+    return results;
+  }
+  if (device->type() != c10::DeviceType::IPU && !device->is_cpu()) {
+    throw aspen::UserError("[to] the device {} cannot be used inside the model; its tensors live on \"ipu\".{}",
+                           device->str(), recorder.where());
+  }
+  // From here on only the type may change: the handler sees a tensor of the model.
+  if (!on_ipu && device->type() == c10::DeviceType::IPU) {
+    if (const auto traced = recorder.find(self)) {
+      arguments[0] = make_traced(traced);
+    } else {
+      arguments[0] = recorder.wrap(recorder.value_of(self), self.scalar_type());
+    }
+  }
+  return std::nullopt;
+}
+
+Lowered lower_resize(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
+  const at::Tensor self = arguments[0].toTensor();
+  const auto wanted = arguments[1].isTensor() ? arguments[1].toTensor().sizes().vec() : arguments[1].toIntVector();
+  if (self.sizes().vec() == wanted) return Stack{self};
+  throw aspen::UserError("[{}] the memory of a tensor of the model cannot be resized from {} to {}; use reshape() or "
+                         "make a new tensor.{}",
+                         full_name(op), aspen::to_string(shape_of(self)), aspen::to_string(wanted), recorder.where());
+}
+
+Lowered lower_set(Recorder& recorder, const OperatorHandle& op, Stack&) {
+  throw aspen::UserError("[{}] the memory behind a tensor of the model cannot be exchanged; use copy_().{}",
+                         full_name(op), recorder.where());
+}
+
+}  // namespace
+
+Lowered lower_special(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
+  using Lowering = Lowered (*)(Recorder&, const OperatorHandle&, Stack&);
+  static const std::map<std::string, Lowering> table = {
+      {"aten::_local_scalar_dense", lower_item}, {"aten::item", lower_item},     {"aten::equal", lower_equal},
+      {"aten::to", lower_to},                    {"aten::_to_copy", lower_to},   {"aten::resize_", lower_resize},
+      {"aten::resize_as_", lower_resize},        {"aten::set_", lower_set},
+  };
+  const auto found = table.find(op.operator_name().name);
+  return found == table.end() ? std::nullopt : found->second(recorder, op, arguments);
+}
+
+Lowered lower_if_known(Recorder& recorder, const OperatorHandle& op, const Stack& arguments) {
+  const bool shape_depends = op.hasTag(at::Tag::dynamic_output_shape);
+  bool depends = shape_depends || op.hasTag(at::Tag::data_dependent_output);
+  if (op.operator_name().name == "aten::index") {  // only a mask makes its shape depend on values
+    depends = false;
+    for_each_tensor(arguments[1], [&](const at::Tensor& index) {
+      depends = depends || (index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte));
+    });
+  }
+  if (!depends) return std::nullopt;
+  bool all_known = true;
+  Stack results = arguments;
+  for (IValue& argument : results) {
+    argument = map_tensors(argument, [&](const at::Tensor& tensor) {
+      const auto known = recorder.known(tensor);
+      all_known = all_known && (known || !tensor.defined());
+      return known.value_or(tensor);
+    });
+    if (argument.isDevice()) argument = c10::Device(c10::DeviceType::CPU);
+  }
+  if (!all_known) {
+    throw aspen::UserError(
+        "[{}] {} of its result depends on the values of its arguments, and a model is compiled for fixed shapes before "
+        "there are values. Use a form with a fixed shape: torch.where or a multiplication with the mask instead of "
+        "x[mask], masked_select and nonzero.{}",
+        full_name(op), shape_depends ? "the shape" : "the value", recorder.where());
+  }
+  op.callBoxed(&results);
+  for (IValue& result : results) {
+    result = map_tensors(result, [&](const at::Tensor& tensor) {
+      return tensor.defined() ? recorder.wrap(recorder.value_of(tensor), tensor.scalar_type()) : tensor;
+    });
+  }
+  return results;
+}
+
+}  // namespace poptorch
