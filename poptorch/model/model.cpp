@@ -1,0 +1,257 @@
+#include "poptorch/model/model.h"
+
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "aspen/base/log.h"
+#include "aspen/compiler/ir/printer.h"
+#include "poptorch/capture/host_data.h"
+#include "poptorch/capture/recorder.h"
+#include "poptorch/model/backends.h"
+
+namespace poptorch {
+namespace {
+
+void check_not_empty(const at::Tensor& tensor, const char* kind, const std::string& name) {
+  if (tensor.numel() > 0) return;
+  throw aspen::UserError("[capture] {} \"{}\" has shape {}: tensors without elements cannot be part of a model.", kind,
+                         name, aspen::to_string(shape_of(tensor)));
+}
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string settings_name(std::size_t group) { return fmt::format("settings___{}", group); }
+
+}  // namespace
+
+Model::Model(bool training) : training_(training) {}
+
+Model::~Model() = default;
+
+void Model::add_tensor(const std::string& name, const at::Tensor& tensor, bool is_parameter) {
+  const char* kind = is_parameter ? "parameter" : "buffer";
+  check_not_empty(tensor, kind, name);
+  if (!tensor.device().is_cpu() || tensor.layout() != c10::kStrided) {
+    throw aspen::UserError("[capture] {} \"{}\" is a {} tensor on device {}; wrap a model of dense CPU tensors.", kind,
+                           name, c10::str(tensor.layout()), tensor.device().str());
+  }
+  if (!tensor.is_non_overlapping_and_dense()) {
+    throw aspen::UserError("[capture] {} \"{}\" of shape {} has gaps or overlaps in memory; assign it a contiguous() "
+                           "copy.",
+                           kind, name, aspen::to_string(shape_of(tensor)));
+  }
+  for (const HostTensor& known : tensors_) {
+    if (known.name == name) throw aspen::UserError("[capture] there are two tensors named \"{}\".", name);
+  }
+  tensors_.push_back({name, tensor, is_parameter});
+}
+
+std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
+                                        const std::vector<std::string>& names) {
+  if (captured_) throw aspen::UserError("[capture] this model has been captured already.");
+  Recorder recorder(graph_, training_);
+  for (const HostTensor& entry : tensors_) {
+    const bool trainable = entry.is_parameter && entry.tensor.requires_grad();
+    const auto kind = entry.is_parameter ? aspen::VariableKind::kParameter : aspen::VariableKind::kBuffer;
+    recorder.add_variable(entry.name, entry.tensor, kind, trainable);
+  }
+  std::vector<at::Tensor> traced;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    check_not_empty(inputs[i], "input", names.at(i));
+    traced.push_back(recorder.add_input(names[i], inputs[i]));
+  }
+  const std::vector<at::Tensor> returned = recorder.run([&] { return forward(traced); });
+  std::vector<ModelOutput> outputs;
+  for (const at::Tensor& tensor : returned) {
+    if (!recorder.is_traced(tensor)) {
+      outputs.push_back({.host = tensor});
+      continue;
+    }
+    graph_.add_output(fmt::format("output{}", num_outputs_), recorder.value_of(tensor));
+    outputs.push_back({true, num_outputs_++, tensor.scalar_type(), shape_of(tensor), {}});
+  }
+  recorder.assign_written_variables();
+  for (const Recorder::WrittenInput& written : recorder.written_inputs()) {
+    graph_.add_output(fmt::format("{}_after", names[written.index]), written.value);
+    written_inputs_.push_back(written.index);
+  }
+  host_calls_.assign(recorder.host_calls().begin(), recorder.host_calls().end());
+  for (const HostTensor& entry : tensors_) {
+    if (graph_.find_variable(entry.name) == nullptr) {
+      aspen::log::trace("{} is not used by the model", entry.name);
+    }
+  }
+  captured_ = true;
+  return outputs;
+}
+
+void Model::compile(const CompileSettings& settings) {
+  if (!captured_) throw aspen::UserError("[compile] capture the model first.");
+  if (is_compiled()) throw aspen::UserError("[compile] this model has been compiled already.");
+  aspen::CompileOptions options;
+  options.training = training_;
+  options.gradient_accumulation = settings.gradient_accumulation;
+  options.mean_reduction = settings.mean_reduction;
+  options.optimizer = settings.optimizer;
+  options.progress = settings.progress;
+  // Parameters the model does not use have no place in the graph.
+  for (auto& group : options.optimizer.groups) {
+    std::erase_if(group.parameters, [&](const std::string& name) { return graph_.find_variable(name) == nullptr; });
+  }
+  backend_ = make_backend(settings.backend.empty() ? default_backend() : settings.backend);
+  program_ = aspen::compile(graph_, options, *backend_);
+  seed_ = settings.seed;
+  for (std::size_t group = 0; group < settings.settings.size(); ++group) set_settings(group, settings.settings[group]);
+}
+
+void Model::attach() {
+  require_compiled("attach");
+  if (is_attached()) throw aspen::UserError("[attach] the model is attached to its device already.");
+  executor_ = std::make_unique<aspen::Executor>(program_);
+  executor_->set_random_state(seed_, step_);
+  for (const auto& [name, bytes] : parked_) executor_->write_variable(name, bytes);
+  parked_.clear();
+}
+
+void Model::detach() {
+  require_attached("detach");
+  for (const aspen::ProgramVariable& variable : program_->variables) parked_[variable.name] = read_variable(variable);
+  seed_ = executor_->seed();
+  step_ = executor_->step();
+  executor_.reset();
+}
+
+void Model::upload_weights() {
+  require_compiled("upload_weights");
+  for (const HostTensor& entry : tensors_) {
+    if (const auto* variable = find_variable(entry.name)) write_variable(*variable, to_graph_bytes(entry.tensor));
+  }
+}
+
+void Model::download_weights() {
+  require_compiled("download_weights");
+  for (const HostTensor& entry : tensors_) {
+    const auto* variable = find_variable(entry.name);
+    if (variable == nullptr) continue;
+    const Bytes bytes = read_variable(*variable);
+    if (!bytes.empty()) from_graph_bytes(bytes.data(), variable->type, entry.tensor);
+  }
+}
+
+void Model::set_settings(std::size_t group, const std::vector<float>& values) {
+  require_compiled("set_settings");
+  if (values.size() != aspen::kNumSettings) {
+    throw aspen::UserError("[set_settings] group {} was given {} numbers; expected {}.", group, values.size(),
+                           static_cast<std::size_t>(aspen::kNumSettings));
+  }
+  // A group whose parameters are all unused has no settings in the program.
+  if (const auto* variable = find_variable(settings_name(group))) write_variable(*variable, bytes_of(values));
+}
+
+std::vector<std::string> Model::state_names() const {
+  require_compiled("state_names");
+  std::set<std::string> weights;
+  for (const HostTensor& entry : tensors_) weights.insert(entry.name);
+  std::vector<std::string> names;
+  for (const aspen::ProgramVariable& variable : program_->variables) {
+    const bool is_setting = variable.name.starts_with("settings___");
+    if (!is_setting && !variable.accumulator && !weights.contains(variable.name)) names.push_back(variable.name);
+  }
+  return names;
+}
+
+at::Tensor Model::read_state(const std::string& name) const {
+  require_compiled("read_state");
+  const auto* variable = find_variable(name);
+  if (variable == nullptr) throw aspen::UserError("[read_state] there is no state \"{}\".", name);
+  Bytes bytes = read_variable(*variable);
+  if (bytes.empty()) {
+    return from_graph_bytes(Bytes(variable->type.bytes()).data(), variable->type, host_dtype(variable->type.dtype))
+        .fill_(variable->initial)
+        .clone();
+  }
+  return from_graph_bytes(bytes.data(), variable->type, host_dtype(variable->type.dtype)).clone();
+}
+
+void Model::write_state(const std::string& name, const at::Tensor& tensor) {
+  require_compiled("write_state");
+  const auto* variable = find_variable(name);
+  if (variable == nullptr) {
+    throw aspen::UserError("[write_state] there is no state \"{}\"; {}", name,
+                           aspen::near_matches(name, state_names()));
+  }
+  if (shape_of(tensor) != variable->type.shape) {
+    throw aspen::UserError("[write_state] \"{}\" has shape {}, not {}.", name, aspen::to_string(variable->type.shape),
+                           aspen::to_string(shape_of(tensor)));
+  }
+  write_variable(*variable, to_graph_bytes(tensor.to(host_dtype(variable->type.dtype))));
+}
+
+std::pair<std::uint64_t, std::uint64_t> Model::random_state() const {
+  if (is_attached()) return {executor_->seed(), executor_->step()};
+  return {seed_, step_};
+}
+
+void Model::set_random_state(std::uint64_t seed, std::uint64_t step) {
+  seed_ = seed;
+  step_ = step;
+  if (is_attached()) executor_->set_random_state(seed, step);
+}
+
+std::vector<std::string> Model::tensor_names() const {
+  std::vector<std::string> names;
+  for (const auto& input : graph_.inputs()) names.push_back(input->name());
+  for (const auto& variable : graph_.variables()) names.push_back(variable->name);
+  for (const auto& op : graph_.ops()) {
+    for (const aspen::Value* output : op->outputs()) {
+      const std::string& scope = op->location.scope;
+      names.push_back(!output->name().empty() ? output->name()
+                                              : fmt::format("{}{}{}:{}", scope, scope.empty() ? "" : "/", op->name(),
+                                                            output->id()));
+    }
+  }
+  return names;
+}
+
+std::string Model::graph_text() const { return aspen::to_text(graph_); }
+
+void Model::require_compiled(const char* who) const {
+  if (!is_compiled()) throw aspen::UserError("[{}] the model is not compiled yet.", who);
+}
+
+void Model::require_attached(const char* who) const {
+  require_compiled(who);
+  if (!is_attached()) throw aspen::UserError("[{}] the model is not attached to a device.", who);
+}
+
+const aspen::ProgramVariable* Model::find_variable(const std::string& name) const {
+  for (const aspen::ProgramVariable& variable : program_->variables) {
+    if (variable.name == name) return &variable;
+  }
+  return nullptr;
+}
+
+// Empty: nobody has written it yet.
+Model::Bytes Model::read_variable(const aspen::ProgramVariable& variable) const {
+  if (!is_attached()) {
+    const auto parked = parked_.find(variable.name);
+    return parked == parked_.end() ? Bytes{} : parked->second;
+  }
+  Bytes bytes(variable.type.bytes());
+  executor_->read_variable(variable.name, bytes);
+  return bytes;
+}
+
+void Model::write_variable(const aspen::ProgramVariable& variable, Bytes bytes) {
+  if (is_attached()) {
+    executor_->write_variable(variable.name, bytes);
+  } else {
+    parked_[variable.name] = std::move(bytes);
+  }
+}
+
+}  // namespace poptorch

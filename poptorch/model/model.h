@@ -1,0 +1,121 @@
+// Model: a PyTorch model from capture to training, shared by the Python and the C++ API. The caller says which tensors
+// belong to it, captures its forward once, compiles, and runs; this class moves bytes between torch and the executor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "aspen/compiler/compile.h"
+#include "aspen/runtime/executor.h"
+
+namespace poptorch {
+
+struct CompileSettings {
+  std::int64_t gradient_accumulation = 1;
+  bool mean_reduction = true;
+  std::uint64_t seed = 0;
+  std::string backend;                       // empty: the best one built
+  aspen::OptimizerSpec optimizer;
+  std::vector<std::vector<float>> settings;  // per group of the optimizer, in the order of aspen::Setting
+  std::function<void(double fraction)> progress;
+};
+
+struct OutputRequest {
+  aspen::OutputMode mode = aspen::OutputMode::kAll;
+  std::int64_t period = 1;
+};
+
+// What forward returned in one place: a tensor of the graph, number `index` among the results of a run, or a host
+// tensor as it is.
+struct ModelOutput {
+  bool in_graph = false;
+  std::size_t index = 0;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  std::vector<std::int64_t> shape;
+  at::Tensor host;
+};
+
+class Model {
+ public:
+  explicit Model(bool training);
+  ~Model();
+
+  // A parameter or buffer. The same tensor under a second name is tied to the first.
+  void add_tensor(const std::string& name, const at::Tensor& tensor, bool is_parameter);
+
+  // Runs forward once on symbolic tensors shaped like `inputs`. Once per model.
+  using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& traced)>;
+  std::vector<ModelOutput> capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
+                                   const std::vector<std::string>& names);
+  const std::vector<std::size_t>& written_inputs() const { return written_inputs_; }
+  const std::vector<std::string>& host_calls() const { return host_calls_; }
+
+  void compile(const CompileSettings& settings);
+  bool is_compiled() const { return program_ != nullptr; }
+
+  // The executor and its memory. What the device held (weights, optimiser state, random state) survives a detach.
+  void attach();
+  void detach();
+  bool is_attached() const { return executor_ != nullptr; }
+
+  void upload_weights();
+  void download_weights();
+
+  // The numbers of an optimiser group; may be changed between runs, attached or not.
+  void set_settings(std::size_t group, const std::vector<float>& values);
+  // State of the optimiser, by variable name.
+  std::vector<std::string> state_names() const;
+  at::Tensor read_state(const std::string& name) const;
+  void write_state(const std::string& name, const at::Tensor& tensor);
+
+  // Each input holds device_iterations * gradient_accumulation micro-batches along its first axis. One result per
+  // graph output, fresh. Inputs the model writes are updated in place.
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, std::int64_t device_iterations,
+                              std::int64_t gradient_accumulation, const std::vector<OutputRequest>& outputs,
+                              const std::function<bool()>& should_stop);
+
+  std::pair<std::uint64_t, std::uint64_t> random_state() const;
+  void set_random_state(std::uint64_t seed, std::uint64_t step);
+
+  std::vector<std::string> tensor_names() const;
+  std::string graph_text() const;
+
+ private:
+  struct HostTensor {
+    std::string name;
+    at::Tensor tensor;
+    bool is_parameter = false;
+  };
+  using Bytes = std::vector<std::byte>;
+
+  void require_compiled(const char* who) const;
+  void require_attached(const char* who) const;
+  const aspen::ProgramVariable* find_variable(const std::string& name) const;
+  Bytes read_variable(const aspen::ProgramVariable& variable) const;
+  void write_variable(const aspen::ProgramVariable& variable, Bytes bytes);
+  aspen::RunRequest request_for(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& results,
+                                const std::vector<OutputRequest>& outputs, std::int64_t device_iterations,
+                                std::int64_t gradient_accumulation) const;
+
+  bool training_;
+  std::vector<HostTensor> tensors_;
+  aspen::Graph graph_;
+  bool captured_ = false;
+  std::size_t num_outputs_ = 0;  // of the user; outputs for written inputs follow
+  std::vector<std::size_t> written_inputs_;
+  std::vector<std::string> host_calls_;
+  std::unique_ptr<aspen::Backend> backend_;
+  std::shared_ptr<const aspen::Program> program_;
+  std::unique_ptr<aspen::Executor> executor_;
+  // What variables hold while there is no executor, as far as it differs from their initial contents.
+  std::map<std::string, Bytes> parked_;
+  std::uint64_t seed_ = 0, step_ = 0;
+};
+
+}  // namespace poptorch

@@ -1,0 +1,89 @@
+// Model::run: host tensors in and out of one call of the executor.
+#include <ATen/ops/empty.h>
+
+#include "poptorch/capture/dispatch_scope.h"
+#include "poptorch/capture/host_data.h"
+#include "poptorch/model/model.h"
+
+namespace poptorch {
+namespace {
+
+// How many micro-batches of an output reach the host.
+std::int64_t returned_batches(const OutputRequest& request, std::int64_t device_iterations,
+                              std::int64_t gradient_accumulation) {
+  switch (request.mode) {
+    case aspen::OutputMode::kAll: return device_iterations * gradient_accumulation;
+    case aspen::OutputMode::kEveryN:
+      if (request.period < 1 || device_iterations % request.period != 0) {
+        throw aspen::UserError("[run] the output period {} does not divide the {} device iterations.", request.period,
+                               device_iterations);
+      }
+      return device_iterations / request.period * gradient_accumulation;
+    case aspen::OutputMode::kFinal:
+    case aspen::OutputMode::kSum: break;
+  }
+  return 1;
+}
+
+// `count` blocks of the shape along its first axis; a number becomes a list of numbers.
+aspen::Shape stacked(aspen::Shape shape, std::int64_t count) {
+  if (count == 1) return shape;
+  if (shape.empty()) return {count};
+  shape[0] *= count;
+  return shape;
+}
+
+// A host tensor in the layout the program reads: the tensor itself where that is so already.
+at::Tensor host_input(const at::Tensor& tensor, const aspen::ProgramTensor& wanted, std::int64_t micro_batches) {
+  if (graph_dtype(tensor.scalar_type()) != wanted.type.dtype ||
+      shape_of(tensor) != stacked(wanted.type.shape, micro_batches)) {
+    throw aspen::UserError("[run] input \"{}\" is {} of shape {}; the model was compiled for {} micro-batches of {}.",
+                           wanted.name, c10::toString(tensor.scalar_type()), aspen::to_string(shape_of(tensor)),
+                           micro_batches, aspen::to_string(wanted.type));
+  }
+  return tensor.detach().to(host_dtype(wanted.type.dtype)).contiguous();
+}
+
+}  // namespace
+
+aspen::RunRequest Model::request_for(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& results,
+                                     const std::vector<OutputRequest>& outputs, std::int64_t device_iterations,
+                                     std::int64_t gradient_accumulation) const {
+  aspen::RunRequest request;
+  request.device_iterations = device_iterations;
+  request.gradient_accumulation = gradient_accumulation;
+  for (const at::Tensor& input : inputs) request.inputs.push_back(input.data_ptr());
+  for (std::size_t i = 0; i < program_->outputs.size(); ++i) {
+    const OutputRequest wanted = i < outputs.size() ? outputs[i] : OutputRequest{};
+    const aspen::TensorType& type = program_->outputs[i].type;
+    const auto batches = returned_batches(wanted, device_iterations, gradient_accumulation);
+    results.push_back(at::empty(stacked(type.shape, batches), host_dtype(type.dtype)));
+    request.outputs.push_back({results.back().data_ptr(), wanted.mode, wanted.period});
+  }
+  return request;
+}
+
+std::vector<at::Tensor> Model::run(const std::vector<at::Tensor>& inputs, std::int64_t device_iterations,
+                                   std::int64_t gradient_accumulation, const std::vector<OutputRequest>& outputs,
+                                   const std::function<bool()>& should_stop) {
+  require_attached("run");
+  if (inputs.size() != program_->inputs.size() || outputs.size() != num_outputs_) {
+    throw aspen::UserError("[run] was given {} inputs and {} output modes; the model has {} and {}.", inputs.size(),
+                           outputs.size(), program_->inputs.size(), num_outputs_);
+  }
+  HostScope host;
+  std::vector<at::Tensor> given, results;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    given.push_back(host_input(inputs[i], program_->inputs[i], device_iterations * gradient_accumulation));
+  }
+  aspen::RunRequest request = request_for(given, results, outputs, device_iterations, gradient_accumulation);
+  request.should_stop = should_stop;
+  executor_->run(request);
+  for (std::size_t i = 0; i < written_inputs_.size(); ++i) {
+    inputs[written_inputs_[i]].detach().copy_(results[num_outputs_ + i]);
+  }
+  results.resize(num_outputs_);
+  return results;
+}
+
+}  // namespace poptorch
