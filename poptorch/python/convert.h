@@ -1,0 +1,16 @@
+// Between Python objects and the types of the C++ library.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <pybind11/pybind11.h>
+
+#include "poptorch/model/model.h"
+
+namespace poptorch {
+
+pybind11::object dtype_object(c10::ScalarType type);  // torch.float32, ...
+aspen::OutputMode output_mode(int number);            // of poptorch.OutputMode
+// The options of Model.compile; unknown keys are an error.
+CompileSettings compile_settings(const pybind11::dict& options);
+
+}  // namespace poptorch

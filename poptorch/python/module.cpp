@@ -1,0 +1,143 @@
+// poptorch_core: what the Python package needs of the C++ library, as thin as it can be. The one place where C++
+// errors become Python exceptions.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <chrono>
+
+#include "aspen/base/log.h"
+#include "poptorch/capture/call.h"
+#include "poptorch/capture/host_call.h"
+#include "poptorch/capture/recorder.h"
+#include "poptorch/model/model.h"
+#include "poptorch/python/convert.h"
+#include "poptorch/python/errors.h"
+#include "poptorch/python/source_lines.h"
+
+namespace py = pybind11;
+
+namespace poptorch {
+namespace {
+
+// Runs the Python forward. An error of ours that came through the interpreter is raised as what it was.
+py::list capture(Model& model, const py::function& forward, const std::vector<at::Tensor>& inputs,
+                 const std::vector<std::string>& names) {
+  const auto call_forward = [&](const std::vector<at::Tensor>& traced) {
+    py::tuple arguments(traced.size());
+    for (std::size_t i = 0; i < traced.size(); ++i) arguments[i] = traced[i];
+    try {
+      return forward(*arguments).cast<std::vector<at::Tensor>>();
+    } catch (py::error_already_set& error) {
+      rethrow_as_our_own(error, Recorder::current()->last_error());
+      throw;
+    }
+  };
+  py::list results;
+  for (const ModelOutput& output : model.capture(call_forward, inputs, names)) {
+    if (output.in_graph) {
+      const py::tuple shape(py::cast(output.shape));
+      results.append(py::make_tuple("graph", output.index, dtype_object(output.dtype), shape));
+    } else {
+      results.append(py::make_tuple("host", output.host));
+    }
+  }
+  return results;
+}
+
+// True once a signal handler raised (Ctrl-C). Asks the interpreter at most every 20 ms: it costs the GIL.
+std::function<bool()> signal_watch(std::function<void()> found) {
+  using Clock = std::chrono::steady_clock;
+  return [next = Clock::now() + std::chrono::milliseconds(20), found]() mutable {
+    if (Clock::now() < next) return false;
+    next = Clock::now() + std::chrono::milliseconds(20);
+    py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() == 0) return false;
+    found();
+    return true;
+  };
+}
+
+std::vector<at::Tensor> run(Model& model, const std::vector<at::Tensor>& inputs, std::int64_t device_iterations,
+                            std::int64_t gradient_accumulation,
+                            const std::vector<std::pair<int, std::int64_t>>& modes) {
+  std::vector<OutputRequest> outputs;
+  for (const auto& [mode, period] : modes) outputs.push_back({output_mode(mode), period});
+  bool interrupted = false;
+  try {
+    py::gil_scoped_release no_gil;
+    return model.run(inputs, device_iterations, gradient_accumulation, outputs,
+                     signal_watch([&] { interrupted = true; }));
+  } catch (const aspen::Interrupted&) {
+    if (interrupted) throw py::error_already_set();  // KeyboardInterrupt, set by the signal handler
+    throw;
+  }
+}
+
+void compile(Model& model, const py::dict& options, const py::object& progress) {
+  CompileSettings settings = compile_settings(options);
+  if (!progress.is_none()) {
+    settings.progress = [progress](double fraction) {
+      py::gil_scoped_acquire gil;
+      progress(fraction);
+    };
+  }
+  model.compile(settings);
+}
+
+void bind_model(py::module_& module) {
+  py::class_<Model>(module, "Model")
+      .def(py::init<bool>(), py::arg("training"))
+      .def("add_tensor", &Model::add_tensor, py::arg("name"), py::arg("tensor"), py::arg("is_parameter"))
+      .def("capture", &capture, py::arg("forward"), py::arg("inputs"), py::arg("names"))
+      .def("written_inputs", &Model::written_inputs)
+      .def("compile", &compile, py::arg("options"), py::arg("progress") = py::none())
+      .def("is_compiled", &Model::is_compiled)
+      .def("attach", &Model::attach)
+      .def("detach", &Model::detach)
+      .def("is_attached", &Model::is_attached)
+      .def("upload_weights", &Model::upload_weights)
+      .def("download_weights", &Model::download_weights)
+      .def("set_settings", &Model::set_settings, py::arg("group"), py::arg("values"))
+      .def("state_names", &Model::state_names)
+      .def("read_state", &Model::read_state, py::arg("name"))
+      .def("write_state", &Model::write_state, py::arg("name"), py::arg("tensor"))
+      .def("run", &run, py::arg("inputs"), py::arg("device_iterations"), py::arg("gradient_accumulation"),
+           py::arg("modes"))
+      .def("random_state", &Model::random_state)
+      .def("set_random_state", &Model::set_random_state, py::arg("seed"), py::arg("step"))
+      .def("tensor_names", &Model::tensor_names)
+      .def("graph_text", &Model::graph_text)
+      .def("host_calls", &Model::host_calls);
+}
+
+void push_scope(const std::string& name) {
+  if (Recorder* recorder = Recorder::current()) recorder->push_scope(name);
+}
+
+void pop_scope() {
+  if (Recorder* recorder = Recorder::current()) recorder->pop_scope();
+}
+
+PYBIND11_MODULE(poptorch_core, module) {
+  py::module_::import("torch");  // its types must be known before ours mention them
+  register_error_translation();
+  set_source_provider(user_source_line);
+  set_foreign_error_cleaner([] {
+    py::gil_scoped_acquire gil;
+    PyErr_Clear();
+  });
+  bind_model(module);
+  module.def("is_capturing", [] { return Recorder::current() != nullptr; });
+  module.def("push_scope", &push_scope);
+  module.def("pop_scope", &pop_scope);
+  module.def("set_log_level", [](const std::string& name) { aspen::log::set_level(name); });
+  module.def("set_error_class", &set_error_class);
+  module.def("set_source_excludes", &set_source_excludes);
+  module.def("lowered_ops", [] { return handler_table().names(); });
+  module.def("remove_handler", [](const std::string& name) { handler_table().remove(name); });
+  module.def("restore_handlers", &restore_handlers);
+}
+
+}  // namespace
+}  // namespace poptorch
