@@ -151,7 +151,7 @@ void define_avg_pool(OpRegistry& ops) {
   for (const Case& e :
        std::vector<Case>{{{2, 3, 8}, {2, 3, 4}, {{2}, {2}, {0}}},
                          {{1, 2, 7, 9}, {1, 2, 4, 5}, {{3, 3}, {2, 2}, {1, 1}}},
-                         {{1, 2, 7, 8}, {1, 2, 4, 4}, {{3, 2}, {2, 3}, {1, 1}, {}, true, false}},
+                         {{1, 2, 7, 8}, {1, 2, 4, 3}, {{3, 2}, {2, 3}, {1, 1}, {}, true, false}},
                          {{1, 2, 4, 5, 4}, {1, 2, 2, 4, 2}, {{2, 2, 2}, {2, 1, 2}, {0, 0, 0}, {}, false, true, 3}}}) {
     forward.example({.inputs = {{DType::kF32, e.x}}, .attrs = Attrs::of(e.attrs)});
     gradient.example({.inputs = {{DType::kF32, e.y}}, .attrs = Attrs::of(AvgPoolGradAttrs{e.attrs, e.x})});
