@@ -1,0 +1,35 @@
+// What the conformance tests let pass, each with its reason.
+#pragma once
+
+#include <string_view>
+
+namespace aspen::testing {
+
+// Ops that may have no example.
+struct NoExample {
+  std::string_view op, reason;
+};
+inline constexpr NoExample kNoExamples[] = {
+    {"assign", "has no output: what it does shows only in a program with variables"},
+    {"host_call", "runs a function of the front end, which an example cannot name"},
+};
+
+// Floating inputs and outputs a gradient rule leaves out on purpose.
+struct NoGradient {
+  std::string_view op, port, reason;
+};
+inline constexpr NoGradient kNoGradients[] = {
+    {"nll", "weight", "class weights are constants of the loss, as in PyTorch"},
+    {"nll", "total_weight", "a normaliser for the gradient kernel, made of constants"},
+    {"normalize", "mean", "a statistic for the gradient kernel and for running averages, which are not differentiated"},
+    {"normalize", "rstd", "a statistic for the gradient kernel and for running averages, which are not differentiated"},
+};
+
+inline bool has_no_gradient(std::string_view op, std::string_view port) {
+  for (const NoGradient& entry : kNoGradients) {
+    if (entry.op == op && entry.port == port) return true;
+  }
+  return false;
+}
+
+}  // namespace aspen::testing
