@@ -29,4 +29,15 @@ struct DropoutAttrs {
   }
 };
 
+// random_permutation: the numbers 0 to size - 1 in random order.
+struct RandomPermutationAttrs {
+  std::int64_t size = 0;
+  std::int64_t stream = 0;
+
+  void visit(AttrVisitor& v) {
+    v("size", size);
+    v("stream", stream);
+  }
+};
+
 }  // namespace aspen
