@@ -7,8 +7,8 @@ TensorType broadcast_inputs(const InferContext& c, ElementKind kind) {
   check_kind(c, 0, kind);
   TensorType result = c.in(0);
   for (std::size_t i = 1; i < c.num_inputs(); ++i) {
-    c.check(c.in(i).dtype == result.dtype, "element types differ: {} and {}; cast one of them.",
-            to_string(c.in(0)), to_string(c.in(i)));
+    c.check(c.in(i).dtype == result.dtype, "element types differ: {} and {}; cast one of them.", to_string(c.in(0)),
+            to_string(c.in(i)));
     result.shape = broadcast_shapes(result.shape, c.in(i).shape, c.who());
   }
   return result;

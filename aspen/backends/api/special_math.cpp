@@ -45,8 +45,11 @@ double digamma(double x) {
   double result = 0;
   for (; x < 12; x += 1) result -= 1 / x;
   double inverse = 1 / (x * x);
-  double series = inverse * (1.0 / 12 - inverse * (1.0 / 120 - inverse * (1.0 / 252 - inverse * (1.0 / 240 -
-                  inverse * (1.0 / 132 - inverse * (691.0 / 32760))))));
+  double series =
+      inverse *
+      (1.0 / 12 -
+       inverse * (1.0 / 120 -
+                  inverse * (1.0 / 252 - inverse * (1.0 / 240 - inverse * (1.0 / 132 - inverse * (691.0 / 32760))))));
   return result + std::log(x) - 0.5 / x - series;
 }
 
@@ -60,8 +63,8 @@ double trigamma(double x) {
   double result = 0;
   for (; x < 12; x += 1) result += 1 / (x * x);
   double inverse = 1 / (x * x);
-  double series = inverse * (1.0 / 6 - inverse * (1.0 / 30 - inverse * (1.0 / 42 - inverse * (1.0 / 30 -
-                  inverse * (5.0 / 66)))));
+  double series =
+      inverse * (1.0 / 6 - inverse * (1.0 / 30 - inverse * (1.0 / 42 - inverse * (1.0 / 30 - inverse * (5.0 / 66)))));
   return result + (1 + 0.5 / x + series) / x;
 }
 

@@ -35,8 +35,8 @@ std::unique_ptr<Kernel> unary_kernel(const KernelRequest& request, F f) {
 template <class T, class Out, class F>
 std::unique_ptr<Kernel> binary_kernel(const KernelRequest& request, F f) {
   using A = Accumulator<T>;
-  auto rows = broadcast_rows<2>(request.outputs[0].shape,
-                                {&request.inputs[0].type.shape, &request.inputs[1].type.shape});
+  auto rows =
+      broadcast_rows<2>(request.outputs[0].shape, {&request.inputs[0].type.shape, &request.inputs[1].type.shape});
   return make_kernel([f, rows](const KernelArgs& args) {
     rows.for_each_row([&](std::int64_t first, const auto& offsets) {
       const T* x = static_cast<const T*>(args.inputs[0]) + offsets[0];
@@ -74,14 +74,14 @@ std::unique_ptr<Kernel> make_binary(const KernelRequest& request, const BinaryFu
 
 void add_unary(KernelRegistry& kernels, std::string_view op, const UnaryFunctions& functions) {
   kernels.add(op, KernelFactory([functions](const KernelRequest& request, std::string& why) {
-    return make_unary(request, functions, why);
-  }));
+                return make_unary(request, functions, why);
+              }));
 }
 
 void add_binary(KernelRegistry& kernels, std::string_view op, const BinaryFunctions& functions) {
   kernels.add(op, KernelFactory([functions](const KernelRequest& request, std::string& why) {
-    return make_binary(request, functions, why);
-  }));
+                return make_binary(request, functions, why);
+              }));
 }
 
 }  // namespace aspen

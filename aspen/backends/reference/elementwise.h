@@ -25,11 +25,17 @@ struct BinaryFunctions {
 
 // From a generic lambda `[]<class T>(T x) -> T`.
 template <class Functions, class F>
-Functions for_floating(F f) { return {f, f, nullptr}; }
+Functions for_floating(F f) {
+  return {f, f, nullptr};
+}
 template <class Functions, class F>
-Functions for_integers(F f) { return {nullptr, nullptr, f}; }
+Functions for_integers(F f) {
+  return {nullptr, nullptr, f};
+}
 template <class Functions, class F>
-Functions for_all(F f) { return {f, f, f}; }
+Functions for_all(F f) {
+  return {f, f, f};
+}
 
 // Make the kernel, or decline saying why in `why`. Binary operands broadcast.
 std::unique_ptr<Kernel> make_unary(const KernelRequest& request, const UnaryFunctions& functions, std::string& why);

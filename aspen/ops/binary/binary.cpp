@@ -42,8 +42,8 @@ Value* pow_base(GradientContext& c) {
 // g * y * log(a), and 0 where a is 0 and b >= 0.
 Value* pow_exponent(GradientContext& c) {
   Value* slope = build::mul(c.b, c.out(), build::unary(c.b, "log", a(c)));
-  Value* flat = build::binary(c.b, "logical_and", build::binary(c.b, "eq", a(c), 0.0),
-                              build::binary(c.b, "ge", b(c), 0.0));
+  Value* flat =
+      build::binary(c.b, "logical_and", build::binary(c.b, "eq", a(c), 0.0), build::binary(c.b, "ge", b(c), 0.0));
   return times(c, build::select(c.b, flat, scalar(c, 0), slope));
 }
 
@@ -115,8 +115,11 @@ const Row kBoolRows[] = {
 
 void add_examples(OpDef& op, const Row& row) {
   auto example = [&](DType type, Shape left, Shape right) {
-    op.example({.inputs = {{type, std::move(left)}, {type, std::move(right)}}, .low = row.low, .high = row.high,
-                .int_low = type == DType::kBool ? 0 : -3, .int_high = type == DType::kBool ? 2 : 4});
+    op.example({.inputs = {{type, std::move(left)}, {type, std::move(right)}},
+                .low = row.low,
+                .high = row.high,
+                .int_low = type == DType::kBool ? 0 : -3,
+                .int_high = type == DType::kBool ? 2 : 4});
   };
   if (accepts(row.kind, DType::kF32)) {
     example(DType::kF32, {5, 7}, {5, 7});
@@ -133,9 +136,9 @@ void add_examples(OpDef& op, const Row& row) {
 
 OpDef& define_row(OpRegistry& ops, const Row& row) {
   OpDef& op = ops.define(row.name)
-      .summary(row.summary)
-      .input("a", std::string(name_of(row.kind)))
-      .input("b", "type of a; shapes broadcast");
+                  .summary(row.summary)
+                  .input("a", std::string(name_of(row.kind)))
+                  .input("b", "type of a; shapes broadcast");
   if (row.by_a != nullptr) {
     op.gradient([rules = std::array{row.by_a, row.by_b}](GradientContext& c) {
       for (std::size_t i = 0; i < 2; ++i) {

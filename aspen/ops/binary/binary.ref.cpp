@@ -7,11 +7,17 @@ namespace aspen {
 namespace {
 
 template <class F>
-BinaryFunctions floating(F f) { return for_floating<BinaryFunctions>(f); }
+BinaryFunctions floating(F f) {
+  return for_floating<BinaryFunctions>(f);
+}
 template <class F>
-BinaryFunctions integers(F f) { return for_integers<BinaryFunctions>(f); }
+BinaryFunctions integers(F f) {
+  return for_integers<BinaryFunctions>(f);
+}
 template <class F>
-BinaryFunctions all(F f) { return for_all<BinaryFunctions>(f); }
+BinaryFunctions all(F f) {
+  return for_all<BinaryFunctions>(f);
+}
 
 template <class F>
 BinaryFunctions both(F on_floats, std::int32_t (*on_integers)(std::int32_t, std::int32_t)) {

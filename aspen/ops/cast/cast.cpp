@@ -6,24 +6,30 @@
 namespace aspen {
 
 void define_cast(OpRegistry& ops) {
-  OpDef& cast = ops.define<CastAttrs>("cast")
-      .summary("Converts elements to another type: float to integer truncates, anything to bool asks != 0.")
-      .input("x", "any type")
-      .output("y", "shape of x, the type asked for")
-      .infer([](const InferContext& c) {
-        return std::vector<TensorType>{{c.attrs<CastAttrs>().dtype, c.in(0).shape}};
-      })
-      .gradient([](GradientContext& c) {
-        if (is_floating(c.in(0)->dtype()) && is_floating(c.out()->dtype())) {
-          c.set(0, build::cast(c.b, c.grad(), c.in(0)->dtype()));
-        }
-      })
-      // To f64 the gradient check sees no rounding.
-      .example({.inputs = {{DType::kF32, {3, 5}}}, .attrs = Attrs::of(CastAttrs{DType::kF64})});
+  OpDef& cast =
+      ops.define<CastAttrs>("cast")
+          .summary("Converts elements to another type: float to integer truncates, anything to bool asks != 0.")
+          .input("x", "any type")
+          .output("y", "shape of x, the type asked for")
+          .infer([](const InferContext& c) {
+            return std::vector<TensorType>{{c.attrs<CastAttrs>().dtype, c.in(0).shape}};
+          })
+          .gradient([](GradientContext& c) {
+            if (is_floating(c.in(0)->dtype()) && is_floating(c.out()->dtype())) {
+              c.set(0, build::cast(c.b, c.grad(), c.in(0)->dtype()));
+            }
+          })
+          // To f64 the gradient check sees no rounding.
+          .example({.inputs = {{DType::kF32, {3, 5}}}, .attrs = Attrs::of(CastAttrs{DType::kF64})});
   auto example = [&](DType from, DType to, double range) {
     // The other conversions round or have integers on one side: finite differences say nothing there.
-    cast.example({.inputs = {{from, {37}}}, .attrs = Attrs::of(CastAttrs{to}), .low = -range, .high = range,
-                  .int_low = from == DType::kU8 ? 0 : -100, .int_high = 100, .check_gradient = false});
+    cast.example({.inputs = {{from, {37}}},
+                  .attrs = Attrs::of(CastAttrs{to}),
+                  .low = -range,
+                  .high = range,
+                  .int_low = from == DType::kU8 ? 0 : -100,
+                  .int_high = 100,
+                  .check_gradient = false});
   };
   example(DType::kF32, DType::kF16, 100);
   example(DType::kF16, DType::kF32, 100);

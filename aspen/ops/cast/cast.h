@@ -9,9 +9,7 @@ namespace aspen {
 struct CastAttrs {
   DType dtype = DType::kF32;
 
-  void visit(AttrVisitor& v) {
-    v("dtype", dtype);
-  }
+  void visit(AttrVisitor& v) { v("dtype", dtype); }
 };
 
 }  // namespace aspen

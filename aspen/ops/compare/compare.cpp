@@ -8,8 +8,9 @@ void define_compare(OpRegistry& ops) {
     const char* name;
     const char* summary;
   };
-  constexpr Row kRows[] = {{"eq", "a == b"}, {"ne", "a != b; true if either is NaN."}, {"lt", "a < b"},
-                           {"le", "a <= b"}, {"gt", "a > b"}, {"ge", "a >= b"}};
+  constexpr Row kRows[] = {{"eq", "a == b"}, {"ne", "a != b; true if either is NaN."},
+                           {"lt", "a < b"},  {"le", "a <= b"},
+                           {"gt", "a > b"},  {"ge", "a >= b"}};
   for (const Row& row : kRows) {
     ops.define(row.name)
         .summary(row.summary)

@@ -70,9 +70,7 @@ class Formatter {
     for_each_shown(0, 0, [&](std::int64_t i) { width_ = std::max(width_, element(i).size()); });
   }
 
-  std::string element(std::int64_t i) const {
-    return fmt::format("{:>{}}", unaligned(i), width_);
-  }
+  std::string element(std::int64_t i) const { return fmt::format("{:>{}}", unaligned(i), width_); }
 
   std::string unaligned(std::int64_t i) const {
     double value = number(i);

@@ -8,11 +8,11 @@ namespace aspen {
 // print(x): x, written to standard error under `title` each time the op runs.
 struct PrintAttrs {
   std::string title;
-  bool print_gradient = true;  // the backward pass prints the gradient as title + "_gradient"
+  bool print_gradient = true;               // the backward pass prints the gradient as title + "_gradient"
   std::int64_t summarise_threshold = 1000;  // more elements than this show only the edges; 0: never
   std::int64_t edge_items = 3;
-  std::int64_t max_line_width = 80;  // 0: rows are never split
-  std::int64_t digits = 4;           // 0: elements are not aligned
+  std::int64_t max_line_width = 80;   // 0: rows are never split
+  std::int64_t digits = 4;            // 0: elements are not aligned
   std::string float_format = "auto";  // auto, fixed, scientific, none
   std::string separator = ", ";
   std::string open_bracket = "(";

@@ -13,8 +13,8 @@ namespace {
 void check_axes(const InferContext& c, const std::vector<std::int64_t>& axes) {
   for (auto axis : axes) normalize_axis(axis, c.in(0).shape, c.who());
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    c.check(axes[i] >= 0 && (i == 0 || axes[i - 1] < axes[i]),
-            "axes {} must be sorted, unique and not negative.", to_string(axes));
+    c.check(axes[i] >= 0 && (i == 0 || axes[i - 1] < axes[i]), "axes {} must be sorted, unique and not negative.",
+            to_string(axes));
   }
 }
 
@@ -50,9 +50,7 @@ Value* restore_axes(GradientContext& c, Value* value) {
   return build::reshape(c.b, value, reduced(c.in(0)->type(), attrs.axes, true).shape);
 }
 
-void sum_gradient(GradientContext& c) {
-  c.set(0, build::broadcast(c.b, restore_axes(c, c.grad()), c.in(0)->shape()));
-}
+void sum_gradient(GradientContext& c) { c.set(0, build::broadcast(c.b, restore_axes(c, c.grad()), c.in(0)->shape())); }
 
 void prod_gradient(GradientContext& c) {
   c.set(0, c.b.make("reduce_prod_grad", {c.in(0), restore_axes(c, c.grad())}, c.attrs<ReduceAttrs>()));
@@ -69,12 +67,16 @@ void extremum_gradient(GradientContext& c) {
 OpDef& define_reduction(OpRegistry& ops, const char* name, const char* summary, ElementKind kind, double low,
                         double high) {
   OpDef& op = ops.define<ReduceAttrs>(name)
-      .summary(summary)
-      .input("x", std::string(name_of(kind)))
-      .output("y", "type of x, the axes gone or of size 1");
+                  .summary(summary)
+                  .input("x", std::string(name_of(kind)))
+                  .output("y", "type of x, the axes gone or of size 1");
   auto example = [&](TensorType type, std::vector<std::int64_t> axes, bool keep_axes) {
-    op.example({.inputs = {std::move(type)}, .attrs = Attrs::of(ReduceAttrs{std::move(axes), keep_axes}), .low = low,
-                .high = high, .int_low = -2, .int_high = 3});
+    op.example({.inputs = {std::move(type)},
+                .attrs = Attrs::of(ReduceAttrs{std::move(axes), keep_axes}),
+                .low = low,
+                .high = high,
+                .int_low = -2,
+                .int_high = 3});
   };
   example({DType::kF32, {3, 5}}, {1}, false);
   example({DType::kF32, {3, 5}}, {0}, true);
@@ -86,8 +88,8 @@ OpDef& define_reduction(OpRegistry& ops, const char* name, const char* summary, 
 }
 
 void define_reductions(OpRegistry& ops) {
-  define_reduction(ops, "reduce_sum", "Sum over axes; half adds up in float, integers wrap.", ElementKind::kNumeric,
-                   -1, 1)
+  define_reduction(ops, "reduce_sum", "Sum over axes; half adds up in float, integers wrap.", ElementKind::kNumeric, -1,
+                   1)
       .infer(reduction(ElementKind::kNumeric))
       .gradient(sum_gradient);
   define_reduction(ops, "reduce_prod", "Product over axes; its gradient is exact with zeros.", ElementKind::kNumeric,
@@ -121,17 +123,18 @@ void define_reductions(OpRegistry& ops) {
 }
 
 void define_argreduce(OpRegistry& ops) {
-  OpDef& op = ops.define<ArgReduceAttrs>("argreduce")
-      .summary("Position of the first largest or smallest element along an axis; NaN wins.")
-      .input("x", "any type")
-      .output("index", "i32, the axis gone or of size 1")
-      .infer([](const InferContext& c) {
-        const auto& attrs = c.attrs<ArgReduceAttrs>();
-        if (c.in(0).rank() == 0) return std::vector<TensorType>{{DType::kI32, {}}};
-        std::int64_t axis = normalize_axis(attrs.axis, c.in(0).shape, c.who());
-        c.check(c.in(0).shape[axis] > 0, "axis {} of {} has no elements to choose from.", axis, to_string(c.in(0)));
-        return std::vector<TensorType>{reduced({DType::kI32, c.in(0).shape}, {axis}, attrs.keep_axis)};
-      });
+  OpDef& op =
+      ops.define<ArgReduceAttrs>("argreduce")
+          .summary("Position of the first largest or smallest element along an axis; NaN wins.")
+          .input("x", "any type")
+          .output("index", "i32, the axis gone or of size 1")
+          .infer([](const InferContext& c) {
+            const auto& attrs = c.attrs<ArgReduceAttrs>();
+            if (c.in(0).rank() == 0) return std::vector<TensorType>{{DType::kI32, {}}};
+            std::int64_t axis = normalize_axis(attrs.axis, c.in(0).shape, c.who());
+            c.check(c.in(0).shape[axis] > 0, "axis {} of {} has no elements to choose from.", axis, to_string(c.in(0)));
+            return std::vector<TensorType>{reduced({DType::kI32, c.in(0).shape}, {axis}, attrs.keep_axis)};
+          });
   for (bool max : {true, false}) {
     op.example({.inputs = {{DType::kF32, {5, 7}}}, .attrs = Attrs::of(ArgReduceAttrs{1, max, false})})
         .example({.inputs = {{DType::kF32, {3, 4, 5}}}, .attrs = Attrs::of(ArgReduceAttrs{-2, max, true})})
@@ -182,7 +185,9 @@ void define_scans(OpRegistry& ops) {
       })
       .example({.inputs = {{DType::kF32, {3, 5}}}, .attrs = Attrs::of(ScanAttrs{1, false, false})})
       .example({.inputs = {{DType::kF32, {2, 4, 3}}}, .attrs = Attrs::of(ScanAttrs{1, false, false})})
-      .example({.inputs = {{DType::kI32, {7}}}, .attrs = Attrs::of(ScanAttrs{0, false, false}), .int_low = 1,
+      .example({.inputs = {{DType::kI32, {7}}},
+                .attrs = Attrs::of(ScanAttrs{0, false, false}),
+                .int_low = 1,
                 .int_high = 4});
   // dx[k] = y[k-1] * s[k] with s[k] = g[k] + x[k+1] * s[k+1]: no division, so zeros need no care.
   ops.define<ScanAttrs>("cumprod_grad")

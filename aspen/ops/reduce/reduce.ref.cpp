@@ -16,14 +16,28 @@ template <class T>
 using Wide = std::conditional_t<std::is_integral_v<T>, std::uint32_t, double>;
 
 struct Sum {
-  template <class T> using Type = Wide<T>;
-  template <class T> static Type<T> start() { return 0; }
-  template <class A> static A add(A sum, A x) { return sum + x; }
+  template <class T>
+  using Type = Wide<T>;
+  template <class T>
+  static Type<T> start() {
+    return 0;
+  }
+  template <class A>
+  static A add(A sum, A x) {
+    return sum + x;
+  }
 };
 struct Product {
-  template <class T> using Type = Wide<T>;
-  template <class T> static Type<T> start() { return 1; }
-  template <class A> static A add(A product, A x) { return product * x; }
+  template <class T>
+  using Type = Wide<T>;
+  template <class T>
+  static Type<T> start() {
+    return 1;
+  }
+  template <class A>
+  static A add(A product, A x) {
+    return product * x;
+  }
 };
 
 template <class T>
@@ -37,14 +51,28 @@ constexpr T highest() {
 
 // x != x: NaN wins. bool starts from false and true, which makes them any and all.
 struct Max {
-  template <class T> using Type = Accumulator<T>;
-  template <class T> static Type<T> start() { return std::is_same_v<T, bool> ? Type<T>(0) : lowest<Type<T>>(); }
-  template <class A> static A add(A best, A x) { return x > best || x != x ? x : best; }
+  template <class T>
+  using Type = Accumulator<T>;
+  template <class T>
+  static Type<T> start() {
+    return std::is_same_v<T, bool> ? Type<T>(0) : lowest<Type<T>>();
+  }
+  template <class A>
+  static A add(A best, A x) {
+    return x > best || x != x ? x : best;
+  }
 };
 struct Min {
-  template <class T> using Type = Accumulator<T>;
-  template <class T> static Type<T> start() { return std::is_same_v<T, bool> ? Type<T>(1) : highest<Type<T>>(); }
-  template <class A> static A add(A best, A x) { return x < best || x != x ? x : best; }
+  template <class T>
+  using Type = Accumulator<T>;
+  template <class T>
+  static Type<T> start() {
+    return std::is_same_v<T, bool> ? Type<T>(1) : highest<Type<T>>();
+  }
+  template <class A>
+  static A add(A best, A x) {
+    return x < best || x != x ? x : best;
+  }
 };
 
 // One walk over the kept axes (in the order of the output), one over the reduced axes.
@@ -98,11 +126,11 @@ std::unique_ptr<Kernel> reduction_kernel(const ReductionPlan& plan) {
 template <class Reduction>
 void add_reduction(KernelRegistry& kernels, std::string_view op) {
   kernels.add(op, KernelFactory([](const KernelRequest& request, std::string&) {
-    ReductionPlan plan(request.inputs[0].type.shape, request.attrs.as<ReduceAttrs>().axes);
-    return dispatch(request.inputs[0].type.dtype, [&](auto tag) {
-      return reduction_kernel<Reduction, typename decltype(tag)::type>(plan);
-    });
-  }));
+                ReductionPlan plan(request.inputs[0].type.shape, request.attrs.as<ReduceAttrs>().axes);
+                return dispatch(request.inputs[0].type.dtype, [&](auto tag) {
+                  return reduction_kernel<Reduction, typename decltype(tag)::type>(plan);
+                });
+              }));
 }
 
 // Product of the others, by counting zeros: none: product / x; one: only it sees the product of the rest; more: 0.
@@ -132,9 +160,8 @@ std::unique_ptr<Kernel> prod_grad_kernel(const ReductionPlan& plan) {
 
 std::unique_ptr<Kernel> make_prod_grad(const KernelRequest& request, std::string&) {
   ReductionPlan plan(request.inputs[0].type.shape, request.attrs.as<ReduceAttrs>().axes);
-  return dispatch_floating(request.inputs[0].type.dtype, [&](auto tag) {
-    return prod_grad_kernel<typename decltype(tag)::type>(plan);
-  });
+  return dispatch_floating(request.inputs[0].type.dtype,
+                           [&](auto tag) { return prod_grad_kernel<typename decltype(tag)::type>(plan); });
 }
 
 void argreduce(const KernelCall& call) {
@@ -148,7 +175,8 @@ void argreduce(const KernelCall& call) {
     lines.for_each([&](std::int64_t line, std::int64_t base) {
       std::int64_t best = 0;
       for (std::int64_t k = 1; k < lines.size; ++k) {
-        A candidate = static_cast<A>(x[base + k * lines.inner]), champion = static_cast<A>(x[base + best * lines.inner]);
+        A candidate = static_cast<A>(x[base + k * lines.inner]),
+          champion = static_cast<A>(x[base + best * lines.inner]);
         if (champion != champion) break;  // the first NaN wins
         if (candidate != candidate || (attrs.max ? candidate > champion : candidate < champion)) best = k;
       }

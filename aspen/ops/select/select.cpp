@@ -28,15 +28,15 @@ void select_gradient(GradientContext& c) {
 
 void define_select(OpRegistry& ops) {
   OpDef& select = ops.define("select")
-      .summary("Chooses element by element: a where the condition is true, else b.")
-      .input("condition", "bool")
-      .input("a", "any type")
-      .input("b", "type of a; all three shapes broadcast")
-      .output("y", "type of a, broadcast shape")
-      .infer(infer_select)
-      .inplace(0, 1)
-      .inplace(0, 2)
-      .gradient(select_gradient);
+                      .summary("Chooses element by element: a where the condition is true, else b.")
+                      .input("condition", "bool")
+                      .input("a", "any type")
+                      .input("b", "type of a; all three shapes broadcast")
+                      .output("y", "type of a, broadcast shape")
+                      .infer(infer_select)
+                      .inplace(0, 1)
+                      .inplace(0, 2)
+                      .gradient(select_gradient);
   auto example = [&](DType type, Shape condition, Shape left, Shape right) {
     select.example({.inputs = {{DType::kBool, condition}, {type, left}, {type, right}}});
   };

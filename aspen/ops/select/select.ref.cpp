@@ -7,8 +7,7 @@ namespace {
 template <class T>
 std::unique_ptr<Kernel> select_kernel(const KernelRequest& request) {
   const auto& in = request.inputs;
-  auto rows = broadcast_rows<3>(request.outputs[0].shape,
-                                {&in[0].type.shape, &in[1].type.shape, &in[2].type.shape});
+  auto rows = broadcast_rows<3>(request.outputs[0].shape, {&in[0].type.shape, &in[1].type.shape, &in[2].type.shape});
   return make_kernel([rows](const KernelArgs& args) {
     rows.for_each_row([&](std::int64_t first, const auto& offsets) {
       const bool* condition = static_cast<const bool*>(args.inputs[0]) + offsets[0];
@@ -25,10 +24,9 @@ std::unique_ptr<Kernel> select_kernel(const KernelRequest& request) {
 
 void register_select_ref(KernelRegistry& kernels) {
   kernels.add("select", KernelFactory([](const KernelRequest& request, std::string&) {
-    return dispatch(request.outputs[0].dtype, [&](auto tag) {
-      return select_kernel<typename decltype(tag)::type>(request);
-    });
-  }));
+                return dispatch(request.outputs[0].dtype,
+                                [&](auto tag) { return select_kernel<typename decltype(tag)::type>(request); });
+              }));
 }
 
 }  // namespace aspen

@@ -38,7 +38,9 @@ Value* inverse_gauss(GradientContext& c) {
 }
 
 template <const char* op>
-Value* fused_from_output(GradientContext& c) { return c.b.make(op, {c.out(), c.grad()}); }
+Value* fused_from_output(GradientContext& c) {
+  return c.b.make(op, {c.out(), c.grad()});
+}
 
 constexpr char kReluGrad[] = "relu_grad", kTanhGrad[] = "tanh_grad", kSigmoidGrad[] = "sigmoid_grad";
 constexpr double kTwoOverRootPi = 2 * std::numbers::inv_sqrtpi;
@@ -83,8 +85,7 @@ const Row kRows[] = {
     {"tan", "Tangent.", kFloating, -1, 1,
      [](auto& c) { return times(c, build::add(c.b, build::mul(c.b, c.out(), c.out()), 1)); }},
     {"asin", "Inverse sine.", kFloating, -0.9, 0.9, [](auto& c) { return over_root(c, -1, 1); }},
-    {"acos", "Inverse cosine.", kFloating, -0.9, 0.9,
-     [](auto& c) { return build::neg(c.b, over_root(c, -1, 1)); }},
+    {"acos", "Inverse cosine.", kFloating, -0.9, 0.9, [](auto& c) { return build::neg(c.b, over_root(c, -1, 1)); }},
     {"atan", "Inverse tangent.", kFloating, -2, 2,
      [](auto& c) { return build::div(c.b, c.grad(), square_plus(c, 1, 1)); }},
     {"sinh", "Hyperbolic sine.", kFloating, -2, 2, [](auto& c) { return times_unary(c, "cosh"); }},
@@ -115,10 +116,10 @@ const Row kBoolRows[] = {
 
 OpDef& define_row(OpRegistry& ops, const Row& row) {
   OpDef& op = ops.define(row.name)
-      .summary(row.summary)
-      .input("x", std::string(name_of(row.kind)))
-      .example({.inputs = {{DType::kF32, {3, 7}}}, .low = row.low, .high = row.high})
-      .example({.inputs = {{DType::kF32, {}}}, .low = row.low, .high = row.high});
+                  .summary(row.summary)
+                  .input("x", std::string(name_of(row.kind)))
+                  .example({.inputs = {{DType::kF32, {3, 7}}}, .low = row.low, .high = row.high})
+                  .example({.inputs = {{DType::kF32, {}}}, .low = row.low, .high = row.high});
   if (row.kind != kFloating) op.example({.inputs = {{DType::kI32, {37}}}, .int_low = -3, .int_high = 4});
   if (row.gradient != nullptr) {
     op.gradient([rule = row.gradient](GradientContext& c) { c.set(0, rule(c)); });
@@ -131,26 +132,26 @@ template <class A>
 void define_with_attrs(OpRegistry& ops, const std::string& name, const std::string& summary, ElementKind kind,
                        const std::vector<A>& examples) {
   OpDef& op = ops.define<A>(name)
-      .summary(summary)
-      .input("x", std::string(name_of(kind)))
-      .output("y", "shape and type of x")
-      .infer(elementwise(kind))
-      .inplace(0, 0)
-      .gradient([name](GradientContext& c) {
-        c.set(0, c.b.make(name + "_grad", {c.in(0), c.grad()}, c.attrs<A>()));
-      });
+                  .summary(summary)
+                  .input("x", std::string(name_of(kind)))
+                  .output("y", "shape and type of x")
+                  .infer(elementwise(kind))
+                  .inplace(0, 0)
+                  .gradient([name](GradientContext& c) {
+                    c.set(0, c.b.make(name + "_grad", {c.in(0), c.grad()}, c.attrs<A>()));
+                  });
   OpDef& grad = ops.define<A>(name + "_grad")
-      .summary("Gradient of " + name + " by its input.")
-      .input("x", "input of " + name)
-      .input("g", "gradient of the output")
-      .output("dx", "shape and type of x")
-      .infer(same_types(kFloating))
-      .inplace(0, 1)
-      .inplace(0, 0);
+                    .summary("Gradient of " + name + " by its input.")
+                    .input("x", "input of " + name)
+                    .input("g", "gradient of the output")
+                    .output("dx", "shape and type of x")
+                    .infer(same_types(kFloating))
+                    .inplace(0, 1)
+                    .inplace(0, 0);
   for (const A& attrs : examples) {
     op.example({.inputs = {{DType::kF32, {5, 7}}}, .attrs = Attrs::of(attrs), .low = -3, .high = 3});
-    grad.example({.inputs = {{DType::kF32, {5, 7}}, {DType::kF32, {5, 7}}}, .attrs = Attrs::of(attrs),
-                  .low = -3, .high = 3});
+    grad.example(
+        {.inputs = {{DType::kF32, {5, 7}}, {DType::kF32, {5, 7}}}, .attrs = Attrs::of(attrs), .low = -3, .high = 3});
   }
 }
 

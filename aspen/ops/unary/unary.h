@@ -10,9 +10,7 @@ namespace aspen {
 struct GeluAttrs {
   bool tanh = false;  // the tanh approximation instead of erf
 
-  void visit(AttrVisitor& v) {
-    v("tanh", tanh);
-  }
+  void visit(AttrVisitor& v) { v("tanh", tanh); }
 };
 
 struct SoftplusAttrs {

@@ -11,9 +11,13 @@ namespace aspen {
 namespace {
 
 template <class F>
-UnaryFunctions floating(F f) { return for_floating<UnaryFunctions>(f); }
+UnaryFunctions floating(F f) {
+  return for_floating<UnaryFunctions>(f);
+}
 template <class F>
-UnaryFunctions all(F f) { return for_all<UnaryFunctions>(f); }
+UnaryFunctions all(F f) {
+  return for_all<UnaryFunctions>(f);
+}
 
 // Roundings leave integers as they are.
 template <class F>
@@ -46,7 +50,9 @@ T negated(T x) {
 }
 
 template <class T>
-T sigmoid(T x) { return 1 / (1 + std::exp(-x)); }
+T sigmoid(T x) {
+  return 1 / (1 + std::exp(-x));
+}
 
 void register_plain(KernelRegistry& kernels) {
   add_unary(kernels, "neg", all([]<class T>(T x) -> T { return negated(x); }));
@@ -101,10 +107,10 @@ void register_questions(KernelRegistry& kernels) {
   UnaryFunctions logical_not = all([]<class T>(T x) -> T { return static_cast<T>(x == 0); });
   add_unary(kernels, "logical_not", logical_not);
   kernels.add("bitwise_not", KernelFactory([logical_not](const KernelRequest& request, std::string& why) {
-    bool is_bool = request.inputs[0].type.dtype == DType::kBool;
-    auto inverted = for_integers<UnaryFunctions>([](std::int32_t x) { return ~x; });
-    return make_unary(request, is_bool ? logical_not : inverted, why);
-  }));
+                bool is_bool = request.inputs[0].type.dtype == DType::kBool;
+                auto inverted = for_integers<UnaryFunctions>([](std::int32_t x) { return ~x; });
+                return make_unary(request, is_bool ? logical_not : inverted, why);
+              }));
 }
 
 // y = f(x) and dx = f(x, g) for ops whose attributes f captured.
@@ -131,9 +137,8 @@ void gelu(const KernelCall& call) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;
     if (call.attrs<GeluAttrs>().tanh) {
-      return map<T>(call, [](A x) {
-        return A(0.5) * x * (1 + std::tanh(A(kGeluScale) * (x + A(kGeluCubic) * x * x * x)));
-      });
+      return map<T>(call,
+                    [](A x) { return A(0.5) * x * (1 + std::tanh(A(kGeluScale) * (x + A(kGeluCubic) * x * x * x))); });
     }
     map<T>(call, [](A x) { return A(0.5) * x * (1 + std::erf(x * A(1 / std::numbers::sqrt2))); });
   });
@@ -203,9 +208,8 @@ void clamp_grad(const KernelCall& call) {
   dispatch_floating(call.in_type(0).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;
-    map_gradient<T>(call, [low = A(attrs.low), high = A(attrs.high)](A x, A g) {
-      return x >= low && x <= high ? g : A(0);
-    });
+    map_gradient<T>(call,
+                    [low = A(attrs.low), high = A(attrs.high)](A x, A g) { return x >= low && x <= high ? g : A(0); });
   });
 }
 
@@ -216,9 +220,9 @@ void register_gradients(KernelRegistry& kernels) {
   add_binary(kernels, "tanh_grad", floating([]<class T>(T y, T g) -> T { return g * (1 - y * y); }));
   add_binary(kernels, "sigmoid_grad", floating([]<class T>(T y, T g) -> T { return g * (1 - y) * y; }));
   add_binary(kernels, "silu_grad", floating([]<class T>(T x, T g) -> T {
-    T s = sigmoid(x);
-    return g * s * (1 + x * (1 - s));
-  }));
+               T s = sigmoid(x);
+               return g * s * (1 + x * (1 - s));
+             }));
   kernels.add("gelu_grad", gelu_grad);
   kernels.add("softplus_grad", softplus_grad);
   kernels.add("clamp_grad", clamp_grad);
