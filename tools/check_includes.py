@@ -26,7 +26,7 @@ LAYERS = [
     Layer("backends/api", r"aspen/backends/api/", "base"),
     Layer("reference kernels", r"aspen/ops/[^/]+/.*\.ref\.(cpp|h)$|aspen/backends/reference/",
           "base backends/api op-attributes"),
-    Layer("cpu kernels", r"aspen/ops/[^/]+/.*\.cpu\.(cpp|h)$|aspen/backends/cpu/",
+    Layer("cpu kernels", r"aspen/ops/[^/]+/.*(\.cpu\.(cpp|h)|\.inc)$|aspen/backends/cpu/",
           "base backends/api op-attributes reference-kernels", "onednn"),
     Layer("null backend", r"aspen/backends/null/", "base backends/api op-attributes"),
     Layer("op attributes", r"aspen/ops/[^/]+/[^/]+\.h$", "base"),

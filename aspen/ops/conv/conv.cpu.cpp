@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "aspen/backends/api/callable_kernel.h"
-#include "aspen/ops/conv/conv_lanes.h"
-#include "aspen/ops/conv/conv_onednn.h"
+#include "aspen/ops/conv/conv_lanes.cpu.h"
+#include "aspen/ops/conv/conv_onednn.cpu.h"
 
 namespace aspen {
 namespace {

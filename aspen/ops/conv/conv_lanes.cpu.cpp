@@ -1,4 +1,4 @@
-#include "aspen/ops/conv/conv_lanes.h"
+#include "aspen/ops/conv/conv_lanes.cpu.h"
 
 #define ASPEN_ISA_FILE "aspen/ops/conv/conv_lanes.inc"
 #include "aspen/backends/cpu/each_isa.h"

@@ -1,5 +1,5 @@
 // oneDNN chooses the layouts it likes; operands in another layout than ours pass through the workspace.
-#include "aspen/ops/conv/conv_onednn.h"
+#include "aspen/ops/conv/conv_onednn.cpu.h"
 
 #include "aspen/backends/cpu/onednn.h"
 
