@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "aspen/base/error.h"
 #include "aspen/base/tensor_type.h"
 
 namespace aspen {
@@ -35,6 +36,7 @@ class StridedRows {
       row_ = merged.front();
       outer_.assign(merged.begin() + 1, merged.end());
     }
+    if (outer_.size() > kMaxAxes) throw UserError("a tensor of more than {} axes: {}.", kMaxAxes, to_string(extents));
     for (const Axis& axis : outer_) num_rows_ *= axis.extent;
   }
 
@@ -54,14 +56,28 @@ class StridedRows {
     return result;
   }
 
-  // Calls row(first, offsets) for every row; `first` counts the elements before it.
+  // Calls row(first, offsets) for every row; `first` counts the elements before it. Counts like an odometer, since a
+  // division per row would cost more than a short row does.
   template <class F>
   void for_each_row(F&& row) const {
     if (row_.extent == 0) return;
-    for (std::int64_t r = 0; r < num_rows_; ++r) row(r * row_.extent, offsets(r));
+    std::array<std::int64_t, kMaxAxes> index{};
+    Offsets at{};
+    for (std::int64_t r = 0; r < num_rows_; ++r) {
+      row(r * row_.extent, at);
+      for (std::size_t a = 0; a < outer_.size(); ++a) {
+        const Axis& axis = outer_[a];
+        for (std::size_t k = 0; k < N; ++k) at[k] += axis.strides[k];
+        if (++index[a] < axis.extent) break;
+        index[a] = 0;
+        for (std::size_t k = 0; k < N; ++k) at[k] -= axis.extent * axis.strides[k];
+      }
+    }
   }
 
  private:
+  static constexpr std::size_t kMaxAxes = 64;
+
   struct Axis {
     std::int64_t extent = 1;
     Offsets strides{};
