@@ -27,7 +27,10 @@ class Buffer {
     std::fill_n(static_cast<unsigned char*>(data_.get()), bytes + kGuard, kMark);
   }
   void* get() const { return data_.get(); }
-  template <class T> T* as() const { return static_cast<T*>(data_.get()); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_.get());
+  }
   bool intact() const {
     auto* end = static_cast<const unsigned char*>(data_.get()) + bytes_;
     return std::all_of(end, end + kGuard, [](unsigned char c) { return c == kMark; });

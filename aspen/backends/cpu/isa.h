@@ -23,9 +23,9 @@ std::string_view name_of(Isa isa);
 
 // The function of that name from the namespace of the best instruction set.
 #if ASPEN_X86_CLONES
-#define ASPEN_BEST(function)                                            \
-  (::aspen::best_isa() == ::aspen::Isa::kAvx512 ? isa_avx512::function  \
-   : ::aspen::best_isa() == ::aspen::Isa::kAvx2 ? isa_avx2::function    \
+#define ASPEN_BEST(function)                                           \
+  (::aspen::best_isa() == ::aspen::Isa::kAvx512 ? isa_avx512::function \
+   : ::aspen::best_isa() == ::aspen::Isa::kAvx2 ? isa_avx2::function   \
                                                 : isa_baseline::function)
 #else
 #define ASPEN_BEST(function) (isa_baseline::function)

@@ -78,7 +78,8 @@ void Primitive::run(std::initializer_list<Argument> arguments, void* scratch) co
          scratch);
   }
   dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), stream().get(), count, bound);
-  if (status != dnnl_success) throw InternalError("oneDNN could not run a primitive: status {}", static_cast<int>(status));
+  if (status != dnnl_success)
+    throw InternalError("oneDNN could not run a primitive: status {}", static_cast<int>(status));
 }
 
 }  // namespace aspen::onednn

@@ -48,10 +48,9 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, bool b
   auto algorithm = dnnl::algorithm::convolution_direct;
   Desc x = onednn::any_layout(g.x), w = onednn::any_layout(g.w), y = onednn::any_layout(g.y);
   using Description = dnnl::convolution_forward::desc;
-  Description description =
-      bias ? Description(kind, algorithm, x, w, onednn::plain({g.y[1]}), y, g.strides, g.dilations, g.padding,
-                         g.padding)
-           : Description(kind, algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding);
+  Description description = bias ? Description(kind, algorithm, x, w, onednn::plain({g.y[1]}), y, g.strides,
+                                               g.dilations, g.padding, g.padding)
+                                 : Description(kind, algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding);
   return {description, onednn::attributes(), onednn::engine()};
 }
 
@@ -114,8 +113,7 @@ class OneDnnConv final : public Kernel {
       primitive_.run({first, second, result}, bound.scratch);
     }
     if (result_.differs) {
-      result_.reorder.run({{DNNL_ARG_FROM, result_.wanted, bound.result},
-                           {DNNL_ARG_TO, result_.held, args.outputs[0]}},
+      result_.reorder.run({{DNNL_ARG_FROM, result_.wanted, bound.result}, {DNNL_ARG_TO, result_.held, args.outputs[0]}},
                           bound.scratch);
     }
   }

@@ -1,0 +1,104 @@
+#include "aspen/backends/cpu/elementwise.h"
+
+#include <algorithm>
+
+#include "aspen/backends/api/callable_kernel.h"
+#include "aspen/backends/api/strided_rows.h"
+
+#define ASPEN_ISA_FILE "aspen/backends/cpu/elementwise.inc"
+#include "aspen/backends/cpu/each_isa.h"
+
+namespace aspen {
+namespace {
+
+constexpr std::int64_t kBlock = 512;  // floats of one operand converted at a time
+
+// A row of a half operand as float: a block of it, or its one element again and again.
+struct HalfRow {
+  const Half* data;
+  std::int64_t step;
+  float* block;
+
+  const float* at(std::int64_t i, std::int64_t n) const {
+    half_to_float(data + i * step, block, step == 0 ? 1 : n);
+    return block;
+  }
+};
+
+bool declines(const KernelRequest& request, std::string& why) {
+  DType dtype = request.inputs[0].type.dtype;
+  if (dtype == DType::kF32 || dtype == DType::kF16) return false;
+  why = fmt::format("{}: no vector loop for {}", request.op, name_of(dtype));
+  return true;
+}
+
+template <class T, class Loop>
+std::unique_ptr<Kernel> rows_kernel(const KernelRequest& request, Loop loop) {
+  auto rows =
+      broadcast_rows<2>(request.outputs[0].shape, {&request.inputs[0].type.shape, &request.inputs[1].type.shape});
+  return make_kernel([rows, loop](const KernelArgs& args) {
+    auto [dx, dy] = rows.strides();
+    rows.for_each_row([&](std::int64_t first, const auto& offsets) {
+      loop(static_cast<const T*>(args.inputs[0]) + offsets[0], dx, static_cast<const T*>(args.inputs[1]) + offsets[1],
+           dy, args.outputs[0], first, rows.row_size());
+    });
+  });
+}
+
+}  // namespace
+
+void half_to_float(const Half* x, float* y, std::int64_t n) { ASPEN_BEST(half_to_float)(x, y, n); }
+void float_to_half(const float* x, Half* y, std::int64_t n) { ASPEN_BEST(float_to_half)(x, y, n); }
+
+std::unique_ptr<Kernel> make_unary_loop(const KernelRequest& request, UnaryLoop loop, const LoopParameters& parameters,
+                                        std::string& why) {
+  if (declines(request, why)) return nullptr;
+  std::int64_t count = request.outputs[0].numel();
+  if (request.inputs[0].type.dtype == DType::kF32) {
+    return make_kernel([=](const KernelArgs& args) {
+      loop(static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]), count, parameters);
+    });
+  }
+  return make_kernel([=](const KernelArgs& args) {
+    float block[kBlock];
+    HalfRow x{static_cast<const Half*>(args.inputs[0]), 1, block};
+    for (std::int64_t i = 0; i < count; i += kBlock) {
+      std::int64_t n = std::min(kBlock, count - i);
+      loop(x.at(i, n), block, n, parameters);
+      float_to_half(block, static_cast<Half*>(args.outputs[0]) + i, n);
+    }
+  });
+}
+
+std::unique_ptr<Kernel> make_binary_loop(const KernelRequest& request, BinaryLoop loop,
+                                         const LoopParameters& parameters, std::string& why) {
+  if (declines(request, why)) return nullptr;
+  if (request.inputs[0].type.dtype == DType::kF32) {
+    return rows_kernel<float>(
+        request, [=](const float* x, std::int64_t dx, const float* y, std::int64_t dy, void* z, std::int64_t first,
+                     std::int64_t n) { loop(x, dx, y, dy, static_cast<float*>(z) + first, n, parameters); });
+  }
+  return rows_kernel<Half>(request, [=](const Half* x, std::int64_t dx, const Half* y, std::int64_t dy, void* z,
+                                        std::int64_t first, std::int64_t count) {
+    float x_block[kBlock], y_block[kBlock];
+    HalfRow x_row{x, dx, x_block}, y_row{y, dy, y_block};
+    for (std::int64_t i = 0; i < count; i += kBlock) {
+      std::int64_t n = std::min(kBlock, count - i);
+      float* result = dx != 0 ? x_block : y_block;  // a block that holds a single element has no room
+      loop(x_row.at(i, n), dx, y_row.at(i, n), dy, result, n, parameters);
+      float_to_half(result, static_cast<Half*>(z) + first + i, n);
+    }
+  });
+}
+
+std::unique_ptr<Kernel> make_compare_loop(const KernelRequest& request, CompareLoop loop, std::string& why) {
+  if (request.inputs[0].type.dtype != DType::kF32) {
+    why = fmt::format("{}: no vector loop for {}", request.op, name_of(request.inputs[0].type.dtype));
+    return nullptr;
+  }
+  return rows_kernel<float>(
+      request, [loop](const float* x, std::int64_t dx, const float* y, std::int64_t dy, void* z, std::int64_t first,
+                      std::int64_t n) { loop(x, dx, y, dy, static_cast<bool*>(z) + first, n); });
+}
+
+}  // namespace aspen
