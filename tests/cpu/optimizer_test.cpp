@@ -1,0 +1,60 @@
+#include "aspen/ops/optimizer/optimizer.h"
+
+#include "tests/cpu/compare.h"
+
+namespace aspen::testing {
+namespace {
+
+// lr, weight decay, momentum or beta1, dampening or beta2, epsilon, loss scaling, max weight norm
+std::vector<float> settings(float decay, float third, float fourth) {
+  return {0.05f, decay, third, fourth, 1e-8f, 1, 10};
+}
+
+void compare_update(const std::string& op, const Attrs& attrs, std::size_t states, std::vector<float> group,
+                    float step) {
+  auto reference = make_reference_backend(), cpu = make_cpu_backend();
+  TensorType parameter = f32({203});
+  InputTypes types = {parameter, parameter, f32({kNumSettings}), f32({})};
+  types.insert(types.end(), states, parameter);
+  KernelRequest request = request_of(op, attrs, types);
+  std::mt19937 random(3);
+  std::vector<Buffer> buffers;
+  std::vector<const void*> inputs;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    buffers.push_back(random_buffer(*types[i], random, i >= 4 ? 0 : -1, 1, 2));
+    inputs.push_back(buffers.back().get());
+  }
+  inputs[2] = group.data();
+  inputs[3] = &step;
+  auto expected = run_kernel(*reference, request, inputs), actual = run_kernel(*cpu, request, inputs);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expect_close(request.outputs[i], expected[i], actual[i], 3e-7, to_string(request));
+  }
+}
+
+TEST(Optimizer, SgdInAllItsForms) {
+  for (float decay : {0.0f, 0.01f}) {
+    compare_update("sgd", Attrs::of(SgdAttrs{}), 0, settings(decay, 0, 0), 4);
+    for (float step : {0.0f, 4.0f}) {
+      for (bool nesterov : {false, true}) {
+        compare_update("sgd", Attrs::of(SgdAttrs{true, nesterov}), 1, settings(decay, 0.9f, 0.1f), step);
+        compare_update("sgd", Attrs::of(SgdAttrs{true, nesterov}), 1, settings(decay, 0, 0), step);
+      }
+    }
+  }
+}
+
+TEST(Optimizer, AdamInAllItsForms) {
+  for (float decay : {0.0f, 0.01f}) {
+    for (bool decoupled : {false, true}) {
+      for (bool correction : {false, true}) {
+        compare_update("adam", Attrs::of(AdamAttrs{decoupled, correction}), 2, settings(decay, 0.9f, 0.999f), 6);
+      }
+    }
+  }
+}
+
+TEST(Optimizer, SquareSum) { compare("square_sum", Attrs(), {f32({10007})}); }
+
+}  // namespace
+}  // namespace aspen::testing
