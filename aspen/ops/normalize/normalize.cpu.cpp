@@ -1,0 +1,63 @@
+#include "aspen/ops/normalize/normalize.h"
+
+#include "aspen/backends/api/callable_kernel.h"
+#include "aspen/backends/cpu/reduction.h"
+
+#define ASPEN_ISA_FILE "aspen/ops/normalize/normalize_loops.inc"
+#include "aspen/backends/cpu/each_isa.h"
+
+namespace aspen {
+namespace {
+
+bool declines(const KernelRequest& request, std::string& why) {
+  const TensorType& x = request.inputs[0].type;
+  if (x.dtype == DType::kF32 && x.numel() > 0) return false;
+  why = fmt::format("{}: the vector loops take f32 with at least one element, not {}", request.op, to_string(x));
+  return true;
+}
+
+ReductionPlan plan_of(const KernelRequest& request) {
+  return ReductionPlan(request.inputs[0].type.shape, request.attrs.as<NormalizeAttrs>().axes);
+}
+
+std::size_t column_workspace(const ReductionPlan& plan) {
+  return plan.by_rows() ? 0 : static_cast<std::size_t>(2 * plan.row_size()) * sizeof(double);
+}
+
+std::unique_ptr<Kernel> make_normalize(const KernelRequest& request, std::string& why) {
+  if (declines(request, why)) return nullptr;
+  ReductionPlan plan = plan_of(request);
+  double epsilon = request.attrs.as<NormalizeAttrs>().epsilon;
+  return make_kernel(
+      [plan, epsilon](const KernelArgs& args) {
+        auto* x = static_cast<const float*>(args.inputs[0]);
+        auto *y = static_cast<float*>(args.outputs[0]), *mean = static_cast<float*>(args.outputs[1]);
+        auto* rstd = static_cast<float*>(args.outputs[2]);
+        if (plan.by_rows()) return ASPEN_BEST(normalize_rows)(plan, epsilon, x, y, mean, rstd);
+        ASPEN_BEST(normalize_columns)(plan, epsilon, x, y, mean, rstd, static_cast<double*>(args.workspace));
+      },
+      column_workspace(plan));
+}
+
+std::unique_ptr<Kernel> make_normalize_grad(const KernelRequest& request, std::string& why) {
+  if (declines(request, why)) return nullptr;
+  ReductionPlan plan = plan_of(request);
+  return make_kernel(
+      [plan](const KernelArgs& args) {
+        auto *y = static_cast<const float*>(args.inputs[0]), *rstd = static_cast<const float*>(args.inputs[1]);
+        auto* g = static_cast<const float*>(args.inputs[2]);
+        auto* dx = static_cast<float*>(args.outputs[0]);
+        if (plan.by_rows()) return ASPEN_BEST(normalize_grad_rows)(plan, y, rstd, g, dx);
+        ASPEN_BEST(normalize_grad_columns)(plan, y, rstd, g, dx, static_cast<double*>(args.workspace));
+      },
+      column_workspace(plan));
+}
+
+}  // namespace
+
+void register_normalize_cpu(KernelRegistry& kernels) {
+  kernels.add("normalize", make_normalize);
+  kernels.add("normalize_grad", make_normalize_grad);
+}
+
+}  // namespace aspen

@@ -1,0 +1,88 @@
+// Maximum pooling of float32 over one or two axes; the averages and three axes run on the reference.
+#include "aspen/ops/pool/pool.h"
+
+#include "aspen/backends/api/callable_kernel.h"
+
+namespace aspen {
+namespace {
+
+struct PoolShape {
+  std::int64_t planes = 0;
+  std::int64_t height = 1, width = 1, out_height = 1, out_width = 1;
+  std::int64_t kernel_y = 1, kernel_x = 1, stride_y = 1, stride_x = 1;
+  std::int64_t pad_y = 0, pad_x = 0, dilation_y = 1, dilation_x = 1;
+};
+
+}  // namespace
+}  // namespace aspen
+
+#define ASPEN_ISA_FILE "aspen/ops/pool/pool_loops.inc"
+#include "aspen/backends/cpu/each_isa.h"
+
+namespace aspen {
+namespace {
+
+std::int64_t plane_size(const Shape& shape) {
+  std::int64_t count = 1;
+  for (std::size_t i = 2; i < shape.size(); ++i) count *= shape[i];
+  return count;
+}
+
+std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request, std::string& why) {
+  const Shape &x = request.inputs[0].type.shape, &y = request.outputs[0].shape;
+  const auto& attrs = request.attrs.as<PoolAttrs>();
+  if (request.inputs[0].type.dtype != DType::kF32 || x.size() > 4) {
+    why = fmt::format("max_pool: the vector loops take f32 with one or two axes, not {}",
+                      to_string(request.inputs[0].type));
+    return nullptr;
+  }
+  PoolShape s{.planes = x[0] * x[1]};
+  std::size_t last = x.size() - 1, axis = attrs.kernel.size() - 1;
+  s.width = x[last];
+  s.out_width = y[last];
+  s.kernel_x = attrs.kernel[axis];
+  s.stride_x = attrs.stride[axis];
+  s.pad_x = attrs.padding[axis];
+  s.dilation_x = attrs.dilation[axis];
+  if (axis == 1) {
+    s.height = x[2];
+    s.out_height = y[2];
+    s.kernel_y = attrs.kernel[0];
+    s.stride_y = attrs.stride[0];
+    s.pad_y = attrs.padding[0];
+    s.dilation_y = attrs.dilation[0];
+  }
+  return make_kernel([s](const KernelArgs& args) {
+    ASPEN_BEST(max_pool)
+    (s, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]),
+     static_cast<std::int32_t*>(args.outputs[1]));
+  });
+}
+
+std::unique_ptr<Kernel> make_max_pool_grad(const KernelRequest& request, std::string& why) {
+  const TensorType& g = request.inputs[0].type;
+  if (g.dtype != DType::kF32) {
+    why = fmt::format("max_pool_grad: the vector loop takes f32, not {}", to_string(g));
+    return nullptr;
+  }
+  std::int64_t planes = g.shape[0] * g.shape[1], out = plane_size(g.shape), in = plane_size(request.outputs[0].shape);
+  return make_kernel([planes, out, in](const KernelArgs& args) {
+    auto* index = static_cast<const std::int32_t*>(args.inputs[1]);
+    std::int64_t bad = 0;
+    bool fine = ASPEN_BEST(max_pool_grad)(planes, out, in, static_cast<const float*>(args.inputs[0]), index,
+                                          static_cast<float*>(args.outputs[0]), &bad);
+    if (!fine) {
+      throw UserError("[max_pool_grad] index {} at position {} is out of range for a plane of {} elements.", index[bad],
+                      bad, in);
+    }
+  });
+}
+
+}  // namespace
+
+void register_pool_cpu(KernelRegistry& kernels) {
+  kernels.add("max_pool", make_max_pool);
+  kernels.add("max_pool_grad", make_max_pool_grad);
+}
+
+}  // namespace aspen

@@ -1,0 +1,52 @@
+#include "aspen/ops/pool/pool.h"
+
+#include "tests/cpu/compare.h"
+
+namespace aspen::testing {
+namespace {
+
+TEST(MaxPool, TouchingWindows) {
+  PoolAttrs attrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}};
+  compare("max_pool", Attrs::of(attrs), {f32({16, 5, 26, 26})}, {.tolerance = 0});
+  compare("max_pool", Attrs::of(attrs), {f32({3, 2, 7, 9})}, {.tolerance = 0});
+}
+
+TEST(MaxPool, PaddingStrideDilationAndCeiling) {
+  compare("max_pool", Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}}), {f32({2, 5, 32, 32})}, {.tolerance = 0});
+  compare("max_pool", Attrs::of(PoolAttrs{{2, 3}, {1, 3}, {1, 0}, {2, 1}}), {f32({2, 3, 11, 14})}, {.tolerance = 0});
+  compare("max_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}, true}), {f32({2, 3, 7, 9})},
+          {.tolerance = 0});
+  compare("max_pool", Attrs::of(PoolAttrs{{3}, {2}, {1}, {1}}), {f32({2, 3, 33})}, {.tolerance = 0});
+}
+
+TEST(MaxPool, EqualElementsGiveTheFirst) {
+  compare("max_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {f32({2, 3, 8, 8})},
+          {.tolerance = 0, .low = 1, .high = 1});
+}
+
+TEST(MaxPool, NanWins) {
+  std::vector<float> x(64, 1.0f);
+  x[9] = x[27] = std::numeric_limits<float>::quiet_NaN();
+  for (PoolAttrs attrs : {PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}, PoolAttrs{{3, 3}, {1, 1}, {1, 1}, {1, 1}}}) {
+    KernelRequest request = request_of("max_pool", Attrs::of(attrs), {f32({1, 1, 8, 8})});
+    auto expected = run_kernel(*make_reference_backend(), request, {x.data()});
+    auto actual = run_kernel(*make_cpu_backend(), request, {x.data()});
+    for (std::size_t i = 0; i < 2; ++i) expect_close(request.outputs[i], expected[i], actual[i], 0, to_string(request));
+  }
+}
+
+TEST(MaxPool, GradientAddsWhereWindowsOverlap) {
+  compare("max_pool_grad", Attrs::of(MaxPoolGradAttrs{{4, 5, 9, 9}}), {f32({4, 5, 4, 4}), i32({4, 5, 4, 4})},
+          {.top = 81});
+}
+
+TEST(MaxPool, GradientChecksIndices) {
+  std::vector<float> g(4, 1.0f);
+  std::vector<std::int32_t> index = {0, 1, 16, 3};
+  KernelRequest request =
+      request_of("max_pool_grad", Attrs::of(MaxPoolGradAttrs{{1, 1, 4, 4}}), {f32({1, 1, 2, 2}), i32({1, 1, 2, 2})});
+  EXPECT_THROW(run_kernel(*make_cpu_backend(), request, {g.data(), index.data()}), UserError);
+}
+
+}  // namespace
+}  // namespace aspen::testing
