@@ -21,8 +21,6 @@ struct NoGradient {
 inline constexpr NoGradient kNoGradients[] = {
     {"nll", "weight", "class weights are constants of the loss, as in PyTorch"},
     {"nll", "total_weight", "a normaliser for the gradient kernel, made of constants"},
-    {"normalize", "mean", "a statistic for the gradient kernel and for running averages, which are not differentiated"},
-    {"normalize", "rstd", "a statistic for the gradient kernel and for running averages, which are not differentiated"},
 };
 
 inline bool has_no_gradient(std::string_view op, std::string_view port) {

@@ -39,23 +39,15 @@ std::vector<TensorType> infer_nll_grad(const InferContext& c) {
   return {x};
 }
 
-Example example(const Shape& x, bool weighted, NllAttrs attrs) {
+// Positive "log probabilities" do no harm, and class weights must be positive.
+Example example(const Shape& x, NllAttrs attrs) {
   Shape target = x;
   target.erase(target.begin() + 1);
-  Example e{.inputs = {{DType::kF32, x}, {DType::kI32, target}},
-            .attrs = Attrs::of(attrs),
-            .low = -3,
-            .high = -0.1,
-            .int_low = 0,
-            .int_high = x[1]};
-  if (weighted) {
-    e.inputs.push_back({DType::kF32, {x[1]}});
-    // The class weights are constants of the loss, as in PyTorch: no gradient flows to them.
-    e.check_gradient = false;
-    e.low = 0.1;
-    e.high = 3;
-  }
-  return e;
+  return {.inputs = {{DType::kF32, x}, {DType::kI32, target}, {DType::kF32, {x[1]}}},
+          .attrs = Attrs::of(std::move(attrs)),
+          .low = 0.1,
+          .high = 3,
+          .int_high = x[1]};
 }
 
 }  // namespace
@@ -73,9 +65,9 @@ void define_nll(OpRegistry& ops) {
         if (c.grad(0) == nullptr || !c.needs(0)) return;
         c.set(0, c.b.make("nll_grad", {c.in(1), c.in(2), c.out(1), c.grad(0), c.in(0)}, c.attrs<NllAttrs>()));
       })
-      .example(example({4, 3}, true, {-100, "mean"}))
-      .example(example({2, 5, 3}, true, {1, "none"}))
-      .example(example({6, 4}, true, {2, "sum"}));
+      .example(example({4, 3}, {-100, "mean"}))
+      .example(example({2, 5, 3}, {1, "none"}))
+      .example(example({6, 4}, {2, "sum"}));
   ops.define<NllAttrs>("nll_grad")
       .summary("Gradient of nll by its log probabilities.")
       .input("target", "as in nll")

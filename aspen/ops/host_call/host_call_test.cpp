@@ -1,0 +1,71 @@
+#include "aspen/ops/host_call/host_call.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/support/reference.h"
+
+namespace aspen::testing {
+namespace {
+
+class Lambda final : public HostFunction {
+ public:
+  using Body = std::function<void(std::span<const void* const>, std::span<void* const>)>;
+  explicit Lambda(Body body) : body_(std::move(body)) {}
+  std::string name() const override { return "lambda"; }
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs) override { body_(inputs, outputs); }
+
+ private:
+  Body body_;
+};
+
+float read(const void* data, int i = 0) { return static_cast<const float*>(data)[i]; }
+void write(void* data, float value) { *static_cast<float*>(data) = value; }
+
+// (x, k) -> (k * x, x + 1); the gradient sees x, k and both output gradients and yields that of x.
+HostCallAttrs scaled() {
+  auto forward = std::make_shared<Lambda>([](auto in, auto out) {
+    write(out[0], read(in[0]) * static_cast<float>(*static_cast<const std::int32_t*>(in[1])));
+    write(out[1], read(in[0]) + 1);
+  });
+  auto backward = std::make_shared<Lambda>([](auto in, auto out) {
+    write(out[0], read(in[2]) * static_cast<float>(*static_cast<const std::int32_t*>(in[1])) + read(in[3]));
+  });
+  return {forward, backward, {0}, "f32[1]; f32[]"};
+}
+
+TEST(HostCall, RunsTheFunction) {
+  auto out = apply("host_call", {f32({1}, {3}), i32({1}, {4})}, scaled());
+  EXPECT_EQ(out[0], f32({1}, {12}));
+  EXPECT_EQ(out[1], f32({}, {4}));
+}
+
+TEST(HostCall, GradientIsAnotherCallWithZerosWhereNothingArrives) {
+  std::vector<HostTensor> inputs{f32({1}, {3}), i32({1}, {4})};
+  auto both = differentiate("host_call", inputs, {f32({1}, {10}), f32({}, {5})}, scaled());
+  EXPECT_EQ(both[0], f32({1}, {45}));
+  EXPECT_EQ(both[1], HostTensor());
+  auto second = differentiate("host_call", inputs, {HostTensor(), f32({}, {5})}, scaled());
+  EXPECT_EQ(second[0], f32({1}, {5}));
+}
+
+TEST(HostCall, WithoutAGradientFunctionStopsGradients) {
+  HostCallAttrs attrs = scaled();
+  attrs.gradient = nullptr;
+  auto gradients = differentiate("host_call", {f32({1}, {3}), i32({1}, {4})}, {f32({1}, {1}), f32({}, {1})}, attrs);
+  EXPECT_EQ(gradients[0], HostTensor());
+}
+
+TEST(HostCall, RejectsOutputsItCannotRead) {
+  auto call = [](std::string outputs) {
+    return user_error([&] { apply("host_call", {}, HostCallAttrs{nullptr, nullptr, {}, outputs}); });
+  };
+  EXPECT_EQ(call(""), "[host_call] has no outputs.");
+  EXPECT_EQ(call("f32"), "[host_call] outputs \"f32\" are not a list like \"f32[2, 3]; i32[4]\": a [ is missing.");
+  EXPECT_EQ(call("f32[2, x]"), "[host_call] outputs \"f32[2, x]\": expected an extent at character 7.");
+  EXPECT_NE(call("f32[2]").find("has no function"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace aspen::testing
