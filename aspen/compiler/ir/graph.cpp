@@ -80,6 +80,8 @@ Op* Graph::add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op*
   auto op = std::make_unique<Op>();
   op->def_ = &def;
   op->attrs_ = std::move(attrs);
+  const auto& ports = def.input_ports();
+  while (inputs.size() < ports.size() && ports[inputs.size()].optional) inputs.push_back(nullptr);
   std::vector<TensorType> types = def.infer(inputs, op->attrs_);
   for (std::size_t i = 0; i < types.size(); ++i) {
     auto value = new_value(std::move(types[i]));
