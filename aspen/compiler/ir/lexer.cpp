@@ -127,7 +127,8 @@ void Lexer::fail_at(std::size_t position, const std::string& message) const {
 
 void Lexer::fail_expected(std::string_view what) {
   skip_blanks();
-  std::string found = at_end() ? "the end of the text" : fmt::format("\"{}\"", rest().substr(0, rest().find_first_of(" \n")));
+  std::string found =
+      at_end() ? "the end of the text" : fmt::format("\"{}\"", rest().substr(0, rest().find_first_of(" \n")));
   fail(fmt::format("expected {}, found {}.", what, found));
 }
 

@@ -15,7 +15,10 @@ class Lexer {
   explicit Lexer(std::string_view text) : text_(text) {}
 
   std::size_t position() const { return position_; }
-  std::size_t next_position() { skip_blanks(); return position_; }  // of the next token
+  std::size_t next_position() {
+    skip_blanks();
+    return position_;
+  }  // of the next token
   void go_to(std::size_t position) { position_ = position; }
 
   // Each of these skips blanks and comments first.
@@ -23,15 +26,15 @@ class Lexer {
   bool peek(std::string_view token);    // whether `token` comes next
   bool accept(std::string_view token);  // takes it if so
   void expect(std::string_view token);
-  bool peek_word(std::string_view word);    // as peek, but not a part of a longer word
+  bool peek_word(std::string_view word);  // as peek, but not a part of a longer word
   bool accept_word(std::string_view word);
   std::string word(std::string_view what);  // bare or quoted; `what` says in an error what was expected
   std::string quoted();
   std::int64_t integer();
-  double number();                          // "1e-05", "-inf", "nan"
+  double number();  // "1e-05", "-inf", "nan"
 
-  std::string hex();                        // "0x" followed by digits, without the "0x"
-  void skip_value();                        // a word, string, number or list
+  std::string hex();  // "0x" followed by digits, without the "0x"
+  void skip_value();  // a word, string, number or list
 
   // Throws "line L, column C: <message>" about the place where the next token begins, or a given place.
   [[noreturn]] void fail(const std::string& message);

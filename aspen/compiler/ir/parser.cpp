@@ -105,13 +105,15 @@ class Parser {
 
   void define_results(const std::vector<Definition>& results, Op& op, std::size_t start) {
     if (results.size() != op.num_outputs()) {
-      lexer_.fail_at(start, fmt::format("op {} gives {} results; {} are named.", op.name(), op.num_outputs(), results.size()));
+      lexer_.fail_at(start,
+                     fmt::format("op {} gives {} results; {} are named.", op.name(), op.num_outputs(), results.size()));
     }
     for (std::size_t i = 0; i < results.size(); ++i) {
       Value* output = op.output(i);
       if (output->type() != results[i].type) {
-        lexer_.fail_at(results[i].position, fmt::format("{} is written as {}; op {} gives {}.", results[i].label,
-                                                        to_string(results[i].type), op.name(), to_string(output->type())));
+        lexer_.fail_at(results[i].position,
+                       fmt::format("%{} is written as {}; op {} gives {}.", results[i].label,
+                                   to_string(results[i].type), op.name(), to_string(output->type())));
       }
       output->set_name(results[i].name);
       define(results[i], output);
@@ -120,15 +122,24 @@ class Parser {
 
   void parse_details(Op& op) {
     while (true) {
-      if (lexer_.accept_word("scope")) op.location.scope = lexer_.quoted();
-      else if (lexer_.accept_word("at")) op.location.source = lexer_.quoted();
-      else if (lexer_.accept_word("device")) op.placement.device = lexer_.integer();
-      else if (lexer_.accept_word("stage")) op.placement.stage = lexer_.integer();
-      else if (lexer_.accept_word("phase")) op.placement.phase = lexer_.integer();
-      else if (lexer_.accept_word("update")) op.section = Section::kUpdate;
-      else if (lexer_.accept_word("backward")) op.backward = true;
-      else if (lexer_.accept_word("no_grad")) op.no_grad = true;
-      else return;
+      if (lexer_.accept_word("scope"))
+        op.location.scope = lexer_.quoted();
+      else if (lexer_.accept_word("at"))
+        op.location.source = lexer_.quoted();
+      else if (lexer_.accept_word("device"))
+        op.placement.device = lexer_.integer();
+      else if (lexer_.accept_word("stage"))
+        op.placement.stage = lexer_.integer();
+      else if (lexer_.accept_word("phase"))
+        op.placement.phase = lexer_.integer();
+      else if (lexer_.accept_word("update"))
+        op.section = Section::kUpdate;
+      else if (lexer_.accept_word("backward"))
+        op.backward = true;
+      else if (lexer_.accept_word("no_grad"))
+        op.no_grad = true;
+      else
+        return;
     }
   }
 

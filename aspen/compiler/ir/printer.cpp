@@ -71,7 +71,9 @@ class Printer {
 
   const std::string& label(const Value* value) const { return labels_[value->id()]; }
 
-  std::string definition(const Value* value) const { return fmt::format("{}: {}", label(value), to_string(value->type())); }
+  std::string definition(const Value* value) const {
+    return fmt::format("{}: {}", label(value), to_string(value->type()));
+  }
 
   void print(const Variable& variable) {
     text_ += fmt::format("  variable {} {}", definition(variable.value.get()), name_of(variable.kind));
@@ -111,11 +113,13 @@ class Printer {
 }  // namespace
 
 bool is_word_character(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("_.$/#+-").find(c) != std::string_view::npos;
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+         std::string_view("_.$/#+-").find(c) != std::string_view::npos;
 }
 
 std::string quoted_unless_plain(const std::string& word) {
-  bool is_plain = !word.empty() && word != "_" && word[0] != '/' && std::all_of(word.begin(), word.end(), is_word_character);
+  bool is_plain =
+      !word.empty() && word != "_" && word[0] != '/' && std::all_of(word.begin(), word.end(), is_word_character);
   return is_plain ? word : quoted(word);
 }
 

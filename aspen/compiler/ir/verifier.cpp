@@ -25,7 +25,8 @@ class Verifier {
     for (std::size_t i = 0; i < op.num_inputs(); ++i) {
       const Value* input = op.input(i);
       if (input == nullptr) continue;
-      if (known_[input->id()] != input) fail(op, fmt::format("input {} (%{}) is not defined before it", i, input->id()));
+      if (known_[input->id()] != input)
+        fail(op, fmt::format("input {} (%{}) is not defined before it", i, input->id()));
       const Op* producer = input->producer();
       bool is_here = producer != nullptr ? producer->section == op.section
                                          : input->variable() != nullptr || op.section == Section::kStep;
@@ -59,7 +60,8 @@ class Verifier {
     if (variable == nullptr) fail(op, "the first input is not a variable");
     auto& last = assigned_[static_cast<std::size_t>(op.section)];
     if (last.empty()) last.resize(graph_.num_values(), false);
-    if (last[op.input(0)->id()]) fail(op, fmt::format("variable \"{}\" is assigned twice in a section", variable->name));
+    if (last[op.input(0)->id()])
+      fail(op, fmt::format("variable \"{}\" is assigned twice in a section", variable->name));
     last[op.input(0)->id()] = true;
   }
 

@@ -1,0 +1,72 @@
+// The verifier notices broken graphs. Builders cannot make them, so the tests break sound ones.
+#include <gtest/gtest.h>
+
+#include "aspen/compiler/ir/parser.h"
+#include "aspen/compiler/ir/verifier.h"
+#include "aspen/ops/shape/shape.h"
+#include "aspen/ops/softmax/softmax.h"
+
+namespace aspen {
+namespace {
+
+std::string problem(const Graph& graph) {
+  try {
+    verify(graph);
+  } catch (const InternalError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Verifier, AcceptsASoundGraph) {
+  auto graph = parse_graph("graph @main(%x: f32[2]) {\n %0: f32[2] = neg(%x)\n return y: %0\n}");
+  EXPECT_EQ(problem(*graph), "");
+}
+
+TEST(Verifier, NoticesAUseBeforeTheDefinition) {
+  auto graph = parse_graph("graph @main(%x: f32[2]) {\n %0: f32[2] = neg(%x)\n %1: f32[2] = exp(%0)\n return y: %1\n}");
+  graph->move_before(graph->ops().back().get(), graph->ops().front().get());
+  EXPECT_TRUE(contains(problem(*graph), "is not defined before it"));
+}
+
+TEST(Verifier, NoticesATypeThatDoesNotFollow) {
+  auto graph = parse_graph("graph @main(%x: f32[6]) {\n %0: f32[2, 3] = reshape(%x) {shape=[2, 3]}\n return y: %0\n}");
+  graph->ops().front()->set_attrs(Attrs::of(ReshapeAttrs{{3, 2}}));
+  EXPECT_TRUE(contains(problem(*graph), "output 0 is f32[2, 3]; its shape rule gives f32[3, 2]"));
+}
+
+TEST(Verifier, NoticesAttributesTheRuleRejects) {
+  auto graph = parse_graph("graph @main(%x: f32[6]) {\n %0: f32[6] = softmax(%x) {axis=0}\n return y: %0\n}");
+  graph->ops().front()->set_attrs(Attrs::of(SoftmaxAttrs{3}));
+  EXPECT_TRUE(contains(problem(*graph), "axis 3 is out of range"));
+}
+
+TEST(Verifier, NoticesTwoAssignsOfAVariable) {
+  auto graph = parse_graph(
+      "graph @main(%x: f32[2]) {\n variable %w: f32[2] buffer\n assign(%w, %x)\n assign(%w, %x)\n return\n}");
+  EXPECT_TRUE(contains(problem(*graph), "variable \"w\" is assigned twice"));
+}
+
+TEST(Verifier, NoticesAnAssignToSomethingElse) {
+  auto graph = parse_graph("graph @main(%x: f32[2], %y: f32[2]) {\n assign(%x, %y)\n return\n}");
+  EXPECT_TRUE(contains(problem(*graph), "is not a variable"));
+}
+
+TEST(Verifier, NoticesAValueThatCrossesSections) {
+  auto graph =
+      parse_graph("graph @main(%x: f32[2]) {\n %0: f32[2] = neg(%x)\n %1: f32[2] = exp(%0) update\n return\n}");
+  EXPECT_TRUE(contains(problem(*graph), "only variables carry values across"));
+  graph = parse_graph("graph @main(%x: f32[2]) {\n %0: f32[2] = neg(%x) update\n return\n}");
+  EXPECT_TRUE(contains(problem(*graph), "only variables carry values across"));
+}
+
+TEST(Verifier, NoticesAnOutputOfTheUpdate) {
+  auto graph =
+      parse_graph("graph @main() {\n variable %w: f32[2] buffer\n %0: f32[2] = neg(%w) update\n return y: %0\n}");
+  EXPECT_TRUE(contains(problem(*graph), "is computed by the weight update"));
+}
+
+}  // namespace
+}  // namespace aspen
