@@ -41,10 +41,8 @@ struct Executor::State {
   StepContext context;
 
   explicit State(std::shared_ptr<const Program> loaded)
-      : program(std::move(loaded)),
-        variables(program->variable_bytes, "variables"),
-        constants(program->constant_bytes, "constants"),
-        scratch(program->scratch_bytes, "activations") {
+      : program(std::move(loaded)), variables(program->variable_bytes, "variables"),
+        constants(program->constant_bytes, "constants"), scratch(program->scratch_bytes, "activations") {
     for (const auto& variable : program->variables) {
       variables_by_name.emplace(variable.name, &variable);
       fill(variable.type, variable.initial, address(variable.buffer));

@@ -17,17 +17,17 @@ namespace aspen {
 enum class OutputMode : std::uint8_t { kFinal, kEveryN, kAll, kSum };
 
 struct HostOutput {
-  void* data = nullptr;             // room for every micro-batch the mode returns, in order
+  void* data = nullptr;  // room for every micro-batch the mode returns, in order
   OutputMode mode = OutputMode::kAll;
-  std::int64_t period = 1;          // kEveryN only; divides the device iterations
+  std::int64_t period = 1;  // kEveryN only; divides the device iterations
 };
 
 struct RunRequest {
   std::int64_t device_iterations = 1;
   std::int64_t gradient_accumulation = 1;
-  std::vector<const void*> inputs;   // per program input: device_iterations * gradient_accumulation micro-batches
-  std::vector<HostOutput> outputs;   // per program output
-  std::function<bool()> should_stop; // asked now and then between micro-batches; true ends the run with Interrupted
+  std::vector<const void*> inputs;    // per program input: device_iterations * gradient_accumulation micro-batches
+  std::vector<HostOutput> outputs;    // per program output
+  std::function<bool()> should_stop;  // asked now and then between micro-batches; true ends the run with Interrupted
 };
 
 class Executor {

@@ -21,8 +21,9 @@ void OutputSink::begin(const HostOutput& output, const std::string& name, std::i
   if (output.data == nullptr && type_.bytes() != 0) throw InternalError("output \"{}\" has no host memory", name);
   if (output.mode == OutputMode::kEveryN &&
       (output.period < 1 || output.period > device_iterations || device_iterations % output.period != 0)) {
-    throw UserError("output \"{}\" is to be returned every {} device iterations, which does not divide the {} of this run.",
-                    name, output.period, device_iterations);
+    throw UserError(
+        "output \"{}\" is to be returned every {} device iterations, which does not divide the {} of this run.", name,
+        output.period, device_iterations);
   }
   output_ = output;
   device_iterations_ = device_iterations;

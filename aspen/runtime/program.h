@@ -24,8 +24,8 @@ struct BufferRef {
 };
 
 struct Instruction {
-  std::string op;                  // name, for messages and traces
-  std::string location;            // "conv1 (model.py:42)"
+  std::string op;        // name, for messages and traces
+  std::string location;  // "conv1 (model.py:42)"
   std::unique_ptr<Kernel> kernel;
   std::vector<BufferRef> inputs, outputs;
   BufferRef workspace;
@@ -55,9 +55,9 @@ struct Program {
   std::vector<ProgramTensor> inputs, outputs;  // of one micro-batch
   std::vector<ProgramVariable> variables;
   std::vector<ProgramConstant> constants;
-  std::vector<Instruction> step;               // for every micro-batch
-  std::vector<Instruction> update;             // after the last micro-batch of a weight update
-  std::int64_t gradient_accumulation = 1;      // micro-batches between two updates
+  std::vector<Instruction> step;           // for every micro-batch
+  std::vector<Instruction> update;         // after the last micro-batch of a weight update
+  std::int64_t gradient_accumulation = 1;  // micro-batches between two updates
   std::size_t variable_bytes = 0, constant_bytes = 0, scratch_bytes = 0;
 };
 

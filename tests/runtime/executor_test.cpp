@@ -1,0 +1,247 @@
+// The executor on programs written by hand: no compiler involved.
+#include "aspen/runtime/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "aspen/base/error.h"
+#include "aspen/runtime/copy_kernel.h"
+
+namespace aspen {
+namespace {
+
+using V = std::vector<float>;
+
+class LambdaKernel final : public Kernel {
+ public:
+  explicit LambdaKernel(std::function<void(const KernelArgs&)> function, std::size_t workspace = 0)
+      : function_(std::move(function)), workspace_(workspace) {}
+  std::size_t workspace_bytes() const override { return workspace_; }
+  void run(const KernelArgs& args) const override { function_(args); }
+
+ private:
+  std::function<void(const KernelArgs&)> function_;
+  std::size_t workspace_;
+};
+
+// y = x + w on two floats, and in the update w += 1. Scratch: x at 0, y at 64.
+struct AddProgram {
+  std::shared_ptr<Program> program = std::make_shared<Program>();
+  TensorType type{DType::kF32, {2}};
+  BufferRef x{Arena::kScratch, 0, 8}, y{Arena::kScratch, 64, 8}, w{Arena::kVariables, 0, 8},
+      one{Arena::kConstants, 0, 8};
+
+  explicit AddProgram(std::int64_t accumulation = 1) {
+    program->inputs.push_back({"x", type, x});
+    program->outputs.push_back({"y", type, y});
+    program->variables.push_back({.name = "w", .type = type, .buffer = w, .initial = 0.5});
+    program->constants.push_back({one, bytes({1, 1})});
+    program->step.push_back(add(x, w, y));
+    program->update.push_back(add(w, one, w));
+    program->gradient_accumulation = accumulation;
+    program->variable_bytes = 64;
+    program->constant_bytes = 64;
+    program->scratch_bytes = 128;
+  }
+
+  static std::vector<std::byte> bytes(const V& values) {
+    std::vector<std::byte> result(values.size() * sizeof(float));
+    std::memcpy(result.data(), values.data(), result.size());
+    return result;
+  }
+
+  static Instruction add(BufferRef a, BufferRef b, BufferRef to) {
+    auto kernel = [](const KernelArgs& args) {
+      for (int i = 0; i < 2; ++i) {
+        static_cast<float*>(args.outputs[0])[i] =
+            static_cast<const float*>(args.inputs[0])[i] + static_cast<const float*>(args.inputs[1])[i];
+      }
+    };
+    return {.op = "add",
+            .location = "model.py:3",
+            .kernel = std::make_unique<LambdaKernel>(kernel),
+            .inputs = {a, b},
+            .outputs = {to}};
+  }
+};
+
+V run(Executor& executor, const V& x, std::int64_t d, std::int64_t g, HostOutput output, std::size_t returned) {
+  V y(2 * returned, -7.0f);
+  output.data = y.data();
+  executor.run({.device_iterations = d, .gradient_accumulation = g, .inputs = {x.data()}, .outputs = {output}});
+  return y;
+}
+
+TEST(Executor, FillsVariablesAndCopiesThemInAndOut) {
+  Executor executor(AddProgram().program);
+  V w(2);
+  executor.read_variable("w", std::as_writable_bytes(std::span(w)));
+  EXPECT_EQ(w, (V{0.5f, 0.5f}));
+  V set{3, 4};
+  executor.write_variable("w", std::as_bytes(std::span(set)));
+  executor.read_variable("w", std::as_writable_bytes(std::span(w)));
+  EXPECT_EQ(w, set);
+}
+
+TEST(Executor, ReturnsAllMicroBatchesAndUpdatesAfterEachIteration) {
+  Executor executor(AddProgram(2).program);
+  V y = run(executor, {0, 0, 1, 1, 2, 2, 3, 3}, 2, 2, {.mode = OutputMode::kAll}, 4);
+  EXPECT_EQ(y, (V{0.5f, 0.5f, 1.5f, 1.5f, 3.5f, 3.5f, 4.5f, 4.5f}));
+  EXPECT_EQ(executor.step(), 4u);
+}
+
+TEST(Executor, FinalReturnsTheLastMicroBatch) {
+  Executor executor(AddProgram(2).program);
+  EXPECT_EQ(run(executor, {0, 0, 1, 1, 2, 2, 3, 3}, 2, 2, {.mode = OutputMode::kFinal}, 1), (V{4.5f, 4.5f}));
+}
+
+TEST(Executor, SumAddsAllMicroBatches) {
+  Executor executor(AddProgram(2).program);
+  EXPECT_EQ(run(executor, {0, 0, 1, 1, 2, 2, 3, 4}, 2, 2, {.mode = OutputMode::kSum}, 1), (V{10, 11}));
+}
+
+TEST(Executor, EveryNReturnsWholeIterations) {
+  Executor executor(AddProgram(2).program);
+  V x(2 * 4 * 2, 0.0f);
+  V y = run(executor, x, 4, 2, {.mode = OutputMode::kEveryN, .period = 2}, 4);
+  EXPECT_EQ(y, (V{1.5f, 1.5f, 1.5f, 1.5f, 3.5f, 3.5f, 3.5f, 3.5f}));
+}
+
+TEST(Executor, PeriodMustDivideTheIterations) {
+  Executor executor(AddProgram().program);
+  V x(6), y(6);
+  RunRequest request{.device_iterations = 3,
+                     .inputs = {x.data()},
+                     .outputs = {{.data = y.data(), .mode = OutputMode::kEveryN, .period = 2}}};
+  EXPECT_THROW(executor.run(request), UserError);
+}
+
+TEST(Executor, SumOfHalvesRoundsOnce) {
+  auto program = std::make_shared<Program>();
+  TensorType type{DType::kF16, {1}};
+  BufferRef x{Arena::kScratch, 0, 2};
+  program->inputs.push_back({"x", type, x});
+  program->outputs.push_back({"x", type, x});
+  program->scratch_bytes = 64;
+  Executor executor(program);
+  std::vector<Half> values(4096, static_cast<Half>(1)), sum(1);
+  executor.run({.device_iterations = 4096,
+                .inputs = {values.data()},
+                .outputs = {{.data = sum.data(), .mode = OutputMode::kSum}}});
+  EXPECT_EQ(static_cast<float>(sum[0]), 4096.0f);  // adding in half would stop at 2048
+}
+
+TEST(Executor, ChecksWhatTheRunAsksFor) {
+  Executor executor(AddProgram(2).program);
+  V x(4), y(4);
+  RunRequest request{
+      .device_iterations = 1, .gradient_accumulation = 1, .inputs = {x.data()}, .outputs = {{.data = y.data()}}};
+  EXPECT_THROW(executor.run(request), UserError);
+  request.gradient_accumulation = 2;
+  request.device_iterations = 0;
+  EXPECT_THROW(executor.run(request), UserError);
+  std::vector<std::byte> bytes(4);
+  EXPECT_THROW(executor.read_variable("w", bytes), UserError);
+  EXPECT_THROW(executor.read_variable("ww", bytes), UserError);
+}
+
+TEST(Executor, ErrorsNameOpPlaceAndMicroBatch) {
+  AddProgram add;
+  int calls = 0;
+  add.program->step[0].kernel = std::make_unique<LambdaKernel>([&](const KernelArgs&) {
+    if (++calls == 3) throw UserError("index 9 is out of range");
+  });
+  Executor executor(add.program);
+  V x(10), y(10);
+  RunRequest request{.device_iterations = 5, .inputs = {x.data()}, .outputs = {{.data = y.data()}}};
+  try {
+    executor.run(request);
+    FAIL() << "no error";
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(), "index 9 is out of range\n  in op add, captured at model.py:3 of micro-batch 2");
+  }
+  executor.run(request);  // usable again
+  EXPECT_EQ(calls, 8);
+}
+
+TEST(Executor, AnErrorResetsAccumulators) {
+  AddProgram add;
+  add.program->variables[0].accumulator = true;
+  add.program->update.clear();
+  add.program->step[0] = AddProgram::add(add.x, add.w, add.w);
+  add.program->step.push_back(
+      {.op = "fail", .kernel = std::make_unique<LambdaKernel>([](const KernelArgs&) { throw DeviceError("gone"); })});
+  Executor executor(add.program);
+  V x{1, 1}, y(2), w(2);
+  EXPECT_THROW(executor.run({.inputs = {x.data()}, .outputs = {{.data = y.data()}}}), DeviceError);
+  executor.read_variable("w", std::as_writable_bytes(std::span(w)));
+  EXPECT_EQ(w, (V{0.5f, 0.5f}));
+}
+
+TEST(Executor, StopsBetweenMicroBatchesWhenAsked) {
+  AddProgram add;
+  int calls = 0, asked = 0;
+  add.program->step[0].kernel = std::make_unique<LambdaKernel>([&](const KernelArgs&) {
+    ++calls;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  });
+  Executor executor(add.program);
+  V x(2000), y(2000);
+  RunRequest request{.device_iterations = 1000, .inputs = {x.data()}, .outputs = {{.data = y.data()}}};
+  request.should_stop = [&] { return ++asked == 2; };
+  EXPECT_THROW(executor.run(request), Interrupted);
+  EXPECT_EQ(asked, 2);
+  EXPECT_GE(calls, 2);
+  EXPECT_LE(calls, 40);  // two intervals of 20 ms at 2 ms a step, with room for a busy machine
+}
+
+TEST(Executor, HandsRandomOpsSeedAndStep) {
+  AddProgram add;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> seen;
+  add.program->step[0].kernel = std::make_unique<LambdaKernel>(
+      [&](const KernelArgs& args) { seen.emplace_back(args.step->seed, args.step->step); });
+  Executor executor(add.program);
+  executor.set_random_state(42, 7);
+  run(executor, {0, 0, 0, 0}, 2, 1, {}, 2);
+  EXPECT_EQ(seen, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{42, 7}, {42, 8}}));
+  EXPECT_EQ(executor.seed(), 42u);
+  EXPECT_EQ(executor.step(), 9u);
+}
+
+TEST(Executor, GivesWorkspacesAndNullForAbsentInputs) {
+  AddProgram add;
+  bool checked = false;
+  auto kernel = std::make_unique<LambdaKernel>(
+      [&](const KernelArgs& args) {
+        checked = args.inputs[0] == nullptr && args.workspace != nullptr &&
+                  reinterpret_cast<std::uintptr_t>(args.workspace) % kBufferAlignment == 0;
+      },
+      10);
+  add.program->step[0].kernel = std::move(kernel);
+  add.program->step[0].inputs[0] = {.absent = true};
+  add.program->step[0].workspace = {Arena::kScratch, 64, 10};
+  Executor executor(add.program);
+  run(executor, {0, 0}, 1, 1, {}, 1);
+  EXPECT_TRUE(checked);
+}
+
+TEST(Executor, RejectsABufferOutsideItsArena) {
+  AddProgram add;
+  add.program->scratch_bytes = 64;
+  EXPECT_THROW(Executor{add.program}, InternalError);
+}
+
+TEST(CopyKernel, CopiesBytes) {
+  V from{1, 2, 3}, to(3);
+  const void* inputs[] = {from.data()};
+  void* outputs[] = {to.data()};
+  make_copy_kernel(12)->run({.inputs = inputs, .outputs = outputs});
+  EXPECT_EQ(to, from);
+}
+
+}  // namespace
+}  // namespace aspen
