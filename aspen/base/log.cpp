@@ -81,7 +81,8 @@ void set_level(Level level) { logger().level = level; }
 void set_level(std::string_view name) { set_level(level_from_name(name)); }
 
 void write(Level level, std::string_view text) {
-  logger().out->log(kRows[static_cast<std::size_t>(level)].spdlog_level, spdlog::string_view_t(text.data(), text.size()));
+  logger().out->log(kRows[static_cast<std::size_t>(level)].spdlog_level,
+                    spdlog::string_view_t(text.data(), text.size()));
 }
 
 }  // namespace aspen::log

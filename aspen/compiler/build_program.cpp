@@ -70,7 +70,9 @@ class ProgramBuilder {
     }
     for (std::size_t i = 0; i < plan.variables.size(); ++i) {
       const Variable& variable = *graph_.variables()[i];
-      program.variables.push_back({.name = variable.name, .type = variable.value->type(), .buffer = plan.variables[i],
+      program.variables.push_back({.name = variable.name,
+                                   .type = variable.value->type(),
+                                   .buffer = plan.variables[i],
                                    .initial = variable.initial,
                                    .accumulator = variable.kind == VariableKind::kAccumulator});
     }
@@ -79,9 +81,11 @@ class ProgramBuilder {
   std::vector<Instruction> instructions(SectionPlan& section) {
     std::vector<Instruction> result;
     for (PlannedCall& call : section.calls) {
-      result.push_back({.op = call.op->name(), .location = describe(call.op->location),
+      result.push_back({.op = call.op->name(),
+                        .location = describe(call.op->location),
                         .kernel = call.is_copy ? make_copy_kernel(call.outputs[0].bytes) : std::move(kernels_[call.op]),
-                        .inputs = std::move(call.inputs), .outputs = std::move(call.outputs),
+                        .inputs = std::move(call.inputs),
+                        .outputs = std::move(call.outputs),
                         .workspace = call.workspace});
     }
     return result;

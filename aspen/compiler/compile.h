@@ -28,7 +28,8 @@ struct OptimizerSpec {
   bool bias_correction = true;
   bool centered = false;
   bool tf_variant = false;
-  bool scales_loss = false;  // whether kLossScaling of group 0 may differ from 1; false spares a pass over the gradients
+  bool scales_loss =
+      false;  // whether kLossScaling of group 0 may differ from 1; false spares a pass over the gradients
   double max_grad_norm = std::numeric_limits<double>::infinity();
 };
 

@@ -21,7 +21,8 @@ std::string regression(int batch) {
     %5: f32[] = div(%3, %4)
     %6: f32[] = loss(%5) at "model.py:7"
     return loss: %6
-  }})", batch);
+  }})",
+                     batch);
 }
 
 CompileOptions training(const std::string& kind, std::vector<std::string> parameters = {"w"}) {
@@ -187,16 +188,15 @@ TEST(Training, UpdatesWhatTheModelItselfWroteIntoAParameter) {
     %4: f32[2] = mul(%w, %3) no_grad
     assign(%w, %4)
     return loss: %2
-  })", training("sgd"));
+  })",
+                  training("sgd"));
   session.set<float>("settings___0", settings(1));
   session.set<float>("w", {10, 20});
   session.run({{1, 2}});
   expect_near(session.get("w"), {19, 38});
 }
 
-TEST(Training, UnknownOptimizerIsAnError) {
-  EXPECT_THROW(Session(regression(1), training("adagrad")), UserError);
-}
+TEST(Training, UnknownOptimizerIsAnError) { EXPECT_THROW(Session(regression(1), training("adagrad")), UserError); }
 
 TEST(Training, InterruptedAccumulationStartsAfresh) {
   CompileOptions options = training("sgd");

@@ -68,9 +68,10 @@ class Differentiator {
     if (!arrives) return;
     if (!op.def().has_gradient()) {
       std::string where = describe(op.location);
-      throw UserError("[{}] has no gradient, and one is needed on the way from the loss to a parameter. Wrap its input "
-                      "in detach() if none should flow.{}",
-                      op.name(), where.empty() ? "" : "\n  captured at " + where);
+      throw UserError(
+          "[{}] has no gradient, and one is needed on the way from the loss to a parameter. Wrap its input "
+          "in detach() if none should flow.{}",
+          op.name(), where.empty() ? "" : "\n  captured at " + where);
     }
     b_.like(op);
     b_.no_grad = false;
@@ -101,8 +102,8 @@ class Differentiator {
 
   Graph& graph_;
   Builder b_;
-  std::vector<bool> requires_;       // by value id, forward values only
-  std::vector<Value*> gradients_;    // by value id, forward values only
+  std::vector<bool> requires_;     // by value id, forward values only
+  std::vector<Value*> gradients_;  // by value id, forward values only
 };
 
 }  // namespace

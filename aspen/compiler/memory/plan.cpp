@@ -15,7 +15,7 @@ struct Buffer {
   std::size_t offset = 0;            // known from the start outside the scratch arena
   std::int64_t first = 0, last = 0;  // calls
   const Value* value = nullptr;
-  const Op* producer = nullptr;      // op that writes it first; nullptr: a graph input
+  const Op* producer = nullptr;  // op that writes it first; nullptr: a graph input
 };
 
 class Buffers {
@@ -46,7 +46,8 @@ std::size_t aligned(std::size_t bytes) { return (bytes + kBufferAlignment - 1) /
 
 class SectionPlanner {
  public:
-  SectionPlanner(const Graph& graph, Section section, const std::function<OpDemand(const Op&)>& demand, MemoryPlan& plan)
+  SectionPlanner(const Graph& graph, Section section, const std::function<OpDemand(const Op&)>& demand,
+                 MemoryPlan& plan)
       : graph_(graph), section_(section), demand_(demand), plan_(plan), buffer_of_(graph.num_values(), kNone) {}
 
   SectionPlan run() {
@@ -85,8 +86,11 @@ class SectionPlanner {
     const auto& variables = graph_.variables();
     for (std::size_t i = 0; i < variables.size(); ++i) {
       const Value* value = variables[i]->value.get();
-      buffer_of_[value->id()] = buffers_.add({.bytes = value->type().bytes(), .arena = Arena::kVariables,
-                                              .offset = plan_.variables[i].offset, .first = -1, .last = -1,
+      buffer_of_[value->id()] = buffers_.add({.bytes = value->type().bytes(),
+                                              .arena = Arena::kVariables,
+                                              .offset = plan_.variables[i].offset,
+                                              .first = -1,
+                                              .last = -1,
                                               .value = value});
     }
     num_variables_ = variables.size();
@@ -103,7 +107,8 @@ class SectionPlanner {
   void add_ops() {
     for (const auto& op : graph_.ops()) {
       if (op->section != section_) continue;
-      Call call{.op = op.get(), .demand = demand_(*op), .is_alias = op->def().is_alias(), .is_assign = op->is("assign")};
+      Call call{
+          .op = op.get(), .demand = demand_(*op), .is_alias = op->def().is_alias(), .is_assign = op->is("assign")};
       if (call.demand.is_constant) {
         add_constant(*op);
         continue;
@@ -284,9 +289,9 @@ class SectionPlanner {
   const std::function<OpDemand(const Op&)>& demand_;
   MemoryPlan& plan_;
   Buffers buffers_;
-  std::vector<std::size_t> buffer_of_;  // by value id
-  std::size_t num_variables_ = 0;       // buffers [0, num_variables_) are the variables, in graph order
-  std::vector<Assignment> assignments_; // per variable
+  std::vector<std::size_t> buffer_of_;   // by value id
+  std::size_t num_variables_ = 0;        // buffers [0, num_variables_) are the variables, in graph order
+  std::vector<Assignment> assignments_;  // per variable
   std::vector<Call> calls_;
 };
 

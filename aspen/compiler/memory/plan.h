@@ -17,7 +17,7 @@ namespace aspen {
 
 // What the planner has to know of an op besides its definition.
 struct OpDemand {
-  bool is_constant = false;         // computed while compiling: lives in the constants
+  bool is_constant = false;  // computed while compiling: lives in the constants
   std::size_t workspace_bytes = 0;
 };
 
@@ -43,7 +43,7 @@ struct SectionPlan {
 };
 
 struct MemoryPlan {
-  std::vector<BufferRef> inputs, outputs, variables;           // in the order of the graph
+  std::vector<BufferRef> inputs, outputs, variables;  // in the order of the graph
   std::vector<std::pair<const Op*, BufferRef>> constants;
   SectionPlan step, update;
   std::size_t variable_bytes = 0, constant_bytes = 0, scratch_bytes = 0;

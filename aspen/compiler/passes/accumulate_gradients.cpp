@@ -14,7 +14,8 @@ void accumulate_gradients(Graph& graph, const PassContext& context) {
   b.backward = true;
   for (auto [parameter, gradient] : find_gradients(graph, kGradientPrefix)) {
     DType dtype = gradient->dtype() == DType::kF16 ? DType::kF32 : gradient->dtype();
-    Variable* sum = graph.add_variable("Accum___" + parameter->name, VariableKind::kAccumulator, {dtype, gradient->shape()});
+    Variable* sum =
+        graph.add_variable("Accum___" + parameter->name, VariableKind::kAccumulator, {dtype, gradient->shape()});
     b.like(*gradient->producer());
     b.section = Section::kStep;
     b.emit("assign", {sum->value.get(), build::add(b, sum->value.get(), build::cast(b, gradient, dtype))});

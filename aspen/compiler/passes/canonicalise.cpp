@@ -113,7 +113,8 @@ Value* simplify_concat(Builder&, Op& op) { return op.num_inputs() == 1 ? op.inpu
 Value* simplify_reverse(Builder&, Op& op) {
   const auto& axes = op.attrs<ReverseAttrs>().axes;
   Value* x = op.input(0);
-  if (std::all_of(axes.begin(), axes.end(), [&](auto axis) { return x->shape()[axis < 0 ? axis + x->rank() : axis] == 1; })) {
+  if (std::all_of(axes.begin(), axes.end(),
+                  [&](auto axis) { return x->shape()[axis < 0 ? axis + x->rank() : axis] == 1; })) {
     return x;
   }
   const Op* inner = made_by(x, "reverse");
@@ -194,19 +195,32 @@ Value* simplify_dot(Builder&, Op& op) {
 }
 
 const std::unordered_map<std::string_view, Rule> kRules{
-    {"reshape", simplify_reshape},   {"transpose", simplify_transpose}, {"broadcast", simplify_broadcast},
-    {"slice", simplify_slice},       {"pad", simplify_pad},             {"concat", simplify_concat},
-    {"reverse", simplify_reverse},   {"reduce_sum", simplify_reduce},   {"reduce_prod", simplify_reduce},
-    {"reduce_max", simplify_reduce}, {"reduce_min", simplify_reduce},   {"cast", simplify_cast},
-    {"neg", simplify_neg},           {"add", simplify_add},             {"sub", simplify_sub},
-    {"mul", simplify_mul},           {"div", simplify_div},             {"select", simplify_select},
-    {"dropout", simplify_dropout},   {"dot", simplify_dot},
+    {"reshape", simplify_reshape},
+    {"transpose", simplify_transpose},
+    {"broadcast", simplify_broadcast},
+    {"slice", simplify_slice},
+    {"pad", simplify_pad},
+    {"concat", simplify_concat},
+    {"reverse", simplify_reverse},
+    {"reduce_sum", simplify_reduce},
+    {"reduce_prod", simplify_reduce},
+    {"reduce_max", simplify_reduce},
+    {"reduce_min", simplify_reduce},
+    {"cast", simplify_cast},
+    {"neg", simplify_neg},
+    {"add", simplify_add},
+    {"sub", simplify_sub},
+    {"mul", simplify_mul},
+    {"div", simplify_div},
+    {"select", simplify_select},
+    {"dropout", simplify_dropout},
+    {"dot", simplify_dot},
 };
 
 // Ops that broadcast their operands by themselves.
 const std::unordered_set<std::string_view> kBroadcasting{
-    "add", "sub", "mul", "div", "pow", "max", "min", "atan2", "rem_floor", "rem_trunc", "div_floor", "div_trunc", "eq",
-    "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "select"};
+    "add",       "sub", "mul", "div", "pow", "max", "min", "atan2",       "rem_floor",  "rem_trunc",   "div_floor",
+    "div_trunc", "eq",  "ne",  "lt",  "le",  "gt",  "ge",  "logical_and", "logical_or", "logical_xor", "select"};
 
 // Feeds such an op what was broadcast for it, or one number instead of many, where the result keeps its shape.
 void skip_broadcasts(Builder& b, Op& op) {

@@ -51,8 +51,8 @@ class Folder {
     const OpDef& def = op.def();
     if (is_source(op) || def.is_alias() || def.has_side_effect() || def.is_random() || op.is("host_call")) return false;
     auto is_known = [](const Value* value) {
-      return value == nullptr || (value->producer() != nullptr && is_source(*value->producer()) &&
-                                  value->type().bytes() <= kLargestFolded);
+      return value == nullptr ||
+             (value->producer() != nullptr && is_source(*value->producer()) && value->type().bytes() <= kLargestFolded);
     };
     auto outputs = op.outputs();
     return op.num_inputs() > 0 && std::all_of(op.inputs().begin(), op.inputs().end(), is_known) &&
@@ -62,7 +62,8 @@ class Folder {
 
   const Bytes& bytes_of(const Value* source) {
     auto found = known_.find(source->id());
-    if (found == known_.end()) found = known_.emplace(source->id(), evaluate(*source->producer(), {}, backend_)[0]).first;
+    if (found == known_.end())
+      found = known_.emplace(source->id(), evaluate(*source->producer(), {}, backend_)[0]).first;
     return found->second;
   }
 

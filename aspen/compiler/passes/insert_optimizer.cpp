@@ -66,7 +66,8 @@ class OptimizerInserter {
   // Gradients of parameters that belong to a group.
   std::vector<ParameterGradient> find_updated() const {
     auto gradients = find_gradients(graph_, is_accumulated_ ? kReducedPrefix : kGradientPrefix);
-    std::erase_if(gradients, [&](const ParameterGradient& entry) { return group_of_.count(entry.parameter->name) == 0; });
+    std::erase_if(gradients,
+                  [&](const ParameterGradient& entry) { return group_of_.count(entry.parameter->name) == 0; });
     return gradients;
   }
 

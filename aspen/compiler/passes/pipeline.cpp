@@ -16,17 +16,21 @@ namespace aspen {
 namespace {
 
 const Pass kSelectLoss{"select_loss", "find the one loss to differentiate", select_loss, {}, {kSingleLoss}};
-const Pass kDifferentiate{"differentiate", "add the gradients of all trainable parameters", differentiate, {kSingleLoss}};
+const Pass kDifferentiate{
+    "differentiate", "add the gradients of all trainable parameters", differentiate, {kSingleLoss}};
 const Pass kAccumulateGradients{"accumulate_gradients", "add gradients up over the micro-batches of an update",
                                 accumulate_gradients};
 const Pass kInsertOptimizer{"insert_optimizer", "update the parameters from their gradients", insert_optimizer};
-const Pass kRemoveMarkers{"remove_markers", "drop loss, detach and checkpoint, which have been read", remove_markers, {},
-                          {kNoMarkers}};
+const Pass kRemoveMarkers{
+    "remove_markers", "drop loss, detach and checkpoint, which have been read", remove_markers, {}, {kNoMarkers}};
 const Pass kCanonicalise{"canonicalise", "bring ops into their simplest form", canonicalise, {kNoMarkers}};
 const Pass kFoldConstants{"fold_constants", "compute what depends on constants alone", fold_constants};
 const Pass kMergeCommon{"merge_common", "compute once what would be computed twice", merge_common};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
-const Pass kSchedule{"schedule", "order the ops for little memory, writes of variables after their reads", schedule, {},
+const Pass kSchedule{"schedule",
+                     "order the ops for little memory, writes of variables after their reads",
+                     schedule,
+                     {},
                      {kAssignedAfterReads}};
 
 }  // namespace
@@ -59,8 +63,9 @@ std::vector<Pass> inference_pipeline() {
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{kSelectLoss,   kDifferentiate, kAccumulateGradients, kInsertOptimizer, kRemoveMarkers,
-                                        kCanonicalise, kFoldConstants, kMergeCommon,         kRemoveDead,      kSchedule};
+  static const std::vector<Pass> passes{kSelectLoss,    kDifferentiate, kAccumulateGradients, kInsertOptimizer,
+                                        kRemoveMarkers, kCanonicalise,  kFoldConstants,       kMergeCommon,
+                                        kRemoveDead,    kSchedule};
   return passes;
 }
 

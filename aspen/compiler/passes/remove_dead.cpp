@@ -26,10 +26,10 @@ void remove_dead(Graph& graph, const PassContext&) {
 }
 
 const Condition kNothingDead{"nothing_dead", [](const Graph& graph) -> std::string {
-  for (const auto& op : graph.ops()) {
-    if (is_dead(*op)) return "nothing uses the results of a " + op->name();
-  }
-  return "";
-}};
+                               for (const auto& op : graph.ops()) {
+                                 if (is_dead(*op)) return "nothing uses the results of a " + op->name();
+                               }
+                               return "";
+                             }};
 
 }  // namespace aspen

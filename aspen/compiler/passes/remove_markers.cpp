@@ -17,10 +17,10 @@ void remove_markers(Graph& graph, const PassContext&) {
 }
 
 const Condition kNoMarkers{"no_markers", [](const Graph& graph) -> std::string {
-  for (const auto& op : graph.ops()) {
-    if (is_marker(*op)) return "a " + op->name() + " is left";
-  }
-  return "";
-}};
+                             for (const auto& op : graph.ops()) {
+                               if (is_marker(*op)) return "a " + op->name() + " is left";
+                             }
+                             return "";
+                           }};
 
 }  // namespace aspen

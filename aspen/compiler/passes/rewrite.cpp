@@ -8,7 +8,8 @@ namespace aspen {
 
 void replace_value(Graph& graph, Value* from, Value* to) {
   if (from->type() != to->type()) {
-    throw InternalError("replacing a value of type {} by one of type {}", to_string(from->type()), to_string(to->type()));
+    throw InternalError("replacing a value of type {} by one of type {}", to_string(from->type()),
+                        to_string(to->type()));
   }
   graph.replace_uses(from, to);
   if (to->name().empty() && !from->name().empty()) {

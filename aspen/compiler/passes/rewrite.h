@@ -20,8 +20,8 @@ struct ParameterGradient {
   Variable* parameter;
   Value* gradient;
 };
-inline constexpr std::string_view kGradientPrefix = "Gradient___";          // of one micro-batch
-inline constexpr std::string_view kReducedPrefix = "ReducedGradient___";    // over the micro-batches of an update
+inline constexpr std::string_view kGradientPrefix = "Gradient___";        // of one micro-batch
+inline constexpr std::string_view kReducedPrefix = "ReducedGradient___";  // over the micro-batches of an update
 std::vector<ParameterGradient> find_gradients(const Graph& graph, std::string_view prefix);
 
 Value* find_value(const Graph& graph, std::string_view name);  // among the results of ops; nullptr: none

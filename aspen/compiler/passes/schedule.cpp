@@ -16,7 +16,8 @@ constexpr int kWindow = 64;
 // before its turn only if it frees more memory than it takes.
 class Scheduler {
  public:
-  Scheduler(Graph& graph, Section section) : graph_(graph), remaining_uses_(graph.num_values(), 0), root_(graph.num_values(), -1) {
+  Scheduler(Graph& graph, Section section)
+      : graph_(graph), remaining_uses_(graph.num_values(), 0), root_(graph.num_values(), -1) {
     for (const auto& op : graph.ops()) {
       if (op->section != section) continue;
       index_.emplace(op.get(), static_cast<int>(nodes_.size()));
@@ -37,10 +38,10 @@ class Scheduler {
  private:
   struct Node {
     Op* op = nullptr;
-    int hard = 0;                            // ops that must come first and have not
-    int soft = 0;                            // ops that should come first and have not
+    int hard = 0;  // ops that must come first and have not
+    int soft = 0;  // ops that should come first and have not
     std::vector<int> hard_after = {}, soft_after = {};
-    bool is_source = false;                  // no inputs: made when its first user is
+    bool is_source = false;  // no inputs: made when its first user is
     bool is_done = false;
   };
 
@@ -85,9 +86,7 @@ class Scheduler {
   }
 
   // The value whose buffer this one shares.
-  std::int64_t root(const Value* value) const {
-    return root_[value->id()] < 0 ? value->id() : root_[value->id()];
-  }
+  std::int64_t root(const Value* value) const { return root_[value->id()] < 0 ? value->id() : root_[value->id()]; }
 
   // An assign comes after every read of its variable. So should the op that makes the assigned value: then it can
   // write straight into the variable. That is a wish only: two variables may be made from each other.
@@ -192,8 +191,8 @@ class Scheduler {
   Graph& graph_;
   std::vector<Node> nodes_;
   std::unordered_map<const Op*, int> index_;
-  std::vector<int> remaining_uses_;   // by value id of the root
-  std::vector<std::int64_t> root_;    // by value id; -1: itself
+  std::vector<int> remaining_uses_;  // by value id of the root
+  std::vector<std::int64_t> root_;   // by value id; -1: itself
   std::set<int> ready_;
   std::vector<Op*> result_;
 };
@@ -206,21 +205,22 @@ void schedule(Graph& graph, const PassContext&) {
   }
 }
 
-const Condition kAssignedAfterReads{"assigned_after_reads", [](const Graph& graph) -> std::string {
-  std::set<std::pair<Section, const Value*>> written;
-  for (const auto& op : graph.ops()) {
-    // An assign that reads another variable is exempt: two variables may swap, and the memory plan saves one.
-    if (op->is("assign")) {
-      written.emplace(op->section, op->input(0));
-      continue;
-    }
-    for (const Value* input : op->inputs()) {
-      if (input != nullptr && input->variable() != nullptr && written.count({op->section, input}) != 0) {
-        return fmt::format("{} reads variable \"{}\" after it was assigned", op->name(), input->variable()->name);
+const Condition kAssignedAfterReads{
+    "assigned_after_reads", [](const Graph& graph) -> std::string {
+      std::set<std::pair<Section, const Value*>> written;
+      for (const auto& op : graph.ops()) {
+        // An assign that reads another variable is exempt: two variables may swap, and the memory plan saves one.
+        if (op->is("assign")) {
+          written.emplace(op->section, op->input(0));
+          continue;
+        }
+        for (const Value* input : op->inputs()) {
+          if (input != nullptr && input->variable() != nullptr && written.count({op->section, input}) != 0) {
+            return fmt::format("{} reads variable \"{}\" after it was assigned", op->name(), input->variable()->name);
+          }
+        }
       }
-    }
-  }
-  return "";
-}};
+      return "";
+    }};
 
 }  // namespace aspen

@@ -62,12 +62,14 @@ void select_loss(Graph& graph, const PassContext&) {
   if (losses.empty()) {
     throw UserError(
         "Couldn't find a loss in graph {}: a training model computes exactly one. Call one of torch's losses inside "
-        "forward, or wrap your own in poptorch.identity_loss.", graph.name());
+        "forward, or wrap your own in poptorch.identity_loss.",
+        graph.name());
   }
   if (losses.size() > 1) {
     throw UserError(
         "Found {} independent losses; a training model differentiates exactly one. Combine them into one value and "
-        "wrap it in poptorch.identity_loss.{}", losses.size(), listing(losses));
+        "wrap it in poptorch.identity_loss.{}",
+        losses.size(), listing(losses));
   }
   const Value* root = losses[0]->output();
   if (root->type().numel() != 1) {
@@ -75,19 +77,22 @@ void select_loss(Graph& graph, const PassContext&) {
                     to_string(root->type()), listing(losses));
   }
   if (is_returned_transformed(graph, root)) {
-    log::warn("The loss captured at {} is transformed before it is returned; training differentiates the loss itself, "
-              "without what follows it.", describe(losses[0]->location));
+    log::warn(
+        "The loss captured at {} is transformed before it is returned; training differentiates the loss itself, "
+        "without what follows it.",
+        describe(losses[0]->location));
   }
 }
 
 const Condition kSingleLoss{"single_loss", [](const Graph& graph) -> std::string {
-  std::size_t count = 0;
-  for (const auto& op : graph.ops()) {
-    if (!op->is("loss")) continue;
-    ++count;
-    if (op->output()->type().numel() != 1) return "the loss is " + to_string(op->output()->type());
-  }
-  return count == 1 ? "" : fmt::format("there are {} losses", count);
-}};
+                              std::size_t count = 0;
+                              for (const auto& op : graph.ops()) {
+                                if (!op->is("loss")) continue;
+                                ++count;
+                                if (op->output()->type().numel() != 1)
+                                  return "the loss is " + to_string(op->output()->type());
+                              }
+                              return count == 1 ? "" : fmt::format("there are {} losses", count);
+                            }};
 
 }  // namespace aspen

@@ -1,0 +1,142 @@
+// Autodiff of small graphs against finite differences, in double precision on the reference backend.
+#include <cmath>
+#include <random>
+
+#include "aspen/compiler/passes/pipeline.h"
+#include "aspen/compiler/passes/rewrite.h"
+#include "harness.h"
+
+namespace aspen::testing {
+namespace {
+
+struct Model {
+  const char* name;
+  const char* text;  // has inputs and f64 parameters; the loss is its first output
+};
+
+// Each shows another way a gradient can flow.
+const Model kModels[] = {
+    {"chain", R"(graph @main(%x: f64[3, 2]) {
+      variable %w: f64[2, 4] parameter trainable
+      variable %b: f64[4] parameter trainable
+      %0: f64[3, 4] = dot(%x, %w)
+      %1: f64[3, 4] = add(%0, %b)
+      %2: f64[3, 4] = tanh(%1)
+      %3: f64[3, 4] = mul(%2, %2)
+      %4: f64[] = reduce_sum(%3) {axes=[0, 1]}
+      %5: f64[] = loss(%4)
+      return loss: %5
+    })"},
+    {"shared_value", R"(graph @main(%x: f64[4]) {
+      variable %w: f64[4] parameter trainable
+      %0: f64[4] = mul(%x, %w)
+      %1: f64[4] = exp(%0)
+      %2: f64[4] = sin(%0)
+      %3: f64[4] = mul(%1, %2)
+      %4: f64[4] = add(%3, %0)
+      %5: f64[4] = mul(%4, %w)
+      %6: f64[] = reduce_sum(%5) {axes=[0]}
+      %7: f64[] = loss(%6)
+      return loss: %7
+    })"},
+    {"tied_weights", R"(graph @main(%x: f64[2, 3]) {
+      variable %w: f64[3, 3] parameter trainable
+      %0: f64[2, 3] = dot(%x, %w)
+      %1: f64[2, 3] = sigmoid(%0)
+      %2: f64[2, 3] = dot(%1, %w) {transpose_b=true}
+      %3: f64[2, 3] = log_softmax(%2) {axis=1}
+      %4: f64[2] = reduce_max(%3) {axes=[1]}
+      %5: f64[] = reduce_sum(%4) {axes=[0]}
+      %6: f64[] = loss(%5)
+      return loss: %6
+    })"},
+    {"several_results_and_shapes", R"(graph @main(%x: f64[2, 6]) {
+      variable %scale: f64[1, 6] parameter trainable
+      variable %shift: f64[] parameter trainable
+      %0: f64[2, 6] = mul(%x, %scale)
+      %1: f64[2, 6], %2: f64[2, 1], %3: f64[2, 1] = normalize(%0) {axes=[1], epsilon=0.1}
+      %4: f64[6, 2] = transpose(%1) {permutation=[1, 0]}
+      %5: f64[3, 4] = reshape(%4) {shape=[3, 4]}
+      %6: f64[2, 4] = slice(%5) {starts=[0, 0], ends=[3, 4], steps=[2, 1]}
+      %7: f64[2, 4] = add(%6, %shift)
+      %8: f64[2, 4] = mul(%7, %7)
+      %9: f64[2, 4] = mul(%8, %6)
+      %10: f64[] = reduce_sum(%9) {axes=[0, 1]}
+      %11: f64[] = loss(%10)
+      return loss: %11
+    })"},
+};
+
+using Doubles = std::vector<double>;
+
+// Runs a compiled graph with one micro-batch of doubles.
+class Runner {
+ public:
+  explicit Runner(Graph& graph) : executor_(std::shared_ptr<Program>(compile(graph, {}, reference()))) {}
+
+  void set(const std::string& name, const Doubles& values) {
+    executor_.write_variable(name, std::as_bytes(std::span(values)));
+  }
+  std::vector<Doubles> run(const std::vector<Doubles>& inputs) {
+    RunRequest request;
+    for (const auto& input : inputs) request.inputs.push_back(input.data());
+    std::vector<Doubles> results;
+    for (const auto& output : executor_.program().outputs) results.emplace_back(output.type.numel());
+    for (auto& result : results) request.outputs.push_back({.data = result.data()});
+    executor_.run(request);
+    return results;
+  }
+
+ private:
+  Executor executor_;
+};
+
+class Differentiate : public ::testing::TestWithParam<Model> {
+ protected:
+  Doubles random(std::int64_t count) {
+    std::uniform_real_distribution<double> distribution(-1, 1);
+    Doubles values(static_cast<std::size_t>(count));
+    for (double& value : values) value = distribution(generator_);
+    return values;
+  }
+  std::mt19937 generator_{17};
+};
+
+TEST_P(Differentiate, AgreesWithFiniteDifferences) {
+  auto graph = parse_graph(GetParam().text);
+  std::vector<Pass> passes{find_pass("select_loss"), find_pass("differentiate")};
+  CompileOptions options{.training = true};
+  run_passes(*graph, passes, {.options = options});
+  auto gradients = find_gradients(*graph, kGradientPrefix);
+  ASSERT_EQ(gradients.size(), graph->variables().size());
+  for (auto& entry : gradients) graph->add_output(entry.parameter->name, entry.gradient);
+
+  std::vector<Doubles> inputs, parameters;
+  for (const auto& input : graph->inputs()) inputs.push_back(random(input->type().numel()));
+  for (const auto& entry : gradients) parameters.push_back(random(entry.parameter->value->type().numel()));
+  Runner runner(*graph);
+  for (std::size_t p = 0; p < gradients.size(); ++p) runner.set(gradients[p].parameter->name, parameters[p]);
+  auto results = runner.run(inputs);
+
+  constexpr double kStep = 1e-5;
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    const std::string& name = gradients[p].parameter->name;
+    for (std::size_t i = 0; i < parameters[p].size(); ++i) {
+      Doubles moved = parameters[p];
+      moved[i] += kStep;
+      runner.set(name, moved);
+      double above = runner.run(inputs)[0][0];
+      moved[i] -= 2 * kStep;
+      runner.set(name, moved);
+      double below = runner.run(inputs)[0][0];
+      EXPECT_NEAR(results[1 + p][i], (above - below) / (2 * kStep), 1e-7) << name << "[" << i << "]";
+    }
+    runner.set(name, parameters[p]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Differentiate, ::testing::ValuesIn(kModels),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace aspen::testing
