@@ -21,7 +21,7 @@ from ._logging import initial_level as _initial_level
 from ._logging import level_name as _level_name
 from ._logging import set_python_level as _set_python_level
 from ._option_groups import TensorLocationSettings
-from ._poplar_executor import PoplarExecutor, inferenceModel, trainingModel
+from ._poplar_executor import PoplarExecutor
 from ._strategies import (
     BlockId,
     ParallelPhasedExecution,
@@ -31,6 +31,7 @@ from ._strategies import (
     ShardedExecution,
     Stage,
 )
+from ._wrappers import inferenceModel, trainingModel
 from .annotations import (
     Attribute,
     BeginBlock,
@@ -62,6 +63,7 @@ from .errors import ConfigFileError, Error, RecoverableError, UnrecoverableError
 from .ops import (
     dynamic_slice,
     dynamic_update,
+    for_loop,
     identity_loss,
     ipu_print_tensor,
     nop,

@@ -106,7 +106,7 @@ def backward_on_output(*args, **kwargs):
     )
 
 
-def capture(core, module, plan, inputs, options):
+def capture(core, module, plan, inputs, options, training):
     """Records forward of module for one micro-batch. Returns its Result and the devices of its blocks."""
     tensors = _TensorsInPlace(module)
     returned = []
@@ -120,7 +120,7 @@ def capture(core, module, plan, inputs, options):
         return leaves
 
     scopes = _ModuleScopes(module) if options._module_namescope_enabled else contextlib.nullcontext()
-    context = CaptureContext(options._execution_strategy)
+    context = CaptureContext(options._execution_strategy, training)
     poptorch_core.set_source_excludes(options._source_location_excludes)
     try:
         with _impl.compile_hooks(), _weight_sync.suspended(module), _no_distribution_checks(), torch.enable_grad():

@@ -6,8 +6,9 @@ _current = None
 class CaptureContext:
     """Lives for one capture. ipus: the device of each block start, in order."""
 
-    def __init__(self, strategy):
+    def __init__(self, strategy, training):
         self.strategy = strategy
+        self.training = training
         self.ipus = []
         self.next_auto_id = 0
         strategy._begin_capture()

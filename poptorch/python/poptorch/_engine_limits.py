@@ -21,6 +21,8 @@ def check_options(options):
     """Raises an Error for the first option that the engine cannot honour."""
     popart = options._Popart.options
     _popart_keys.check(popart)
+    _check_at_least_one("deviceIterations", options.device_iterations)
+    _check_at_least_one("Training.gradientAccumulation", options.Training.gradient_accumulation)
     _check_devices(options)
     _check_reduction(options)
     if options.anchored_tensors:
@@ -48,6 +50,11 @@ def check_options(options):
     if popart.get("partialsTypeMatMuls") == "half":
         logger.warning("Precision.setPartialsType(torch.half): matrix products still accumulate in float32")
     _check_profiling(popart)
+
+
+def _check_at_least_one(name, value):
+    if value < 1:
+        raise createPoptorchError(f"[compile] {name} is {value}; expected at least 1.")
 
 
 def _check_devices(options):

@@ -2,21 +2,17 @@
 
 import datetime
 import os
+import sys
 import time
 
-import torch
-import tqdm
-
-from . import _capture, _engine_limits, _weight_sync, annotations, optim, poptorch_core
+from . import _capture, _engine_limits, _weight_sync, annotations, poptorch_core
 from ._args import ArgumentPlan, Signature
+from ._compilation_output import ProgressBar, export_text
 from ._executor_optimizer import ExecutorOptimizer
 from ._logging import logger
-from ._strategies import PipelinedExecution
 from .enums import ConnectionType, OutputMode, ReductionType
 from .errors import createPoptorchError
 from .options import Options
-
-_BAR_FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"
 
 
 class PoplarExecutor:
@@ -132,15 +128,15 @@ class PoplarExecutor:
         )
         core = poptorch_core.Model(self._training)
         names = self._add_tensors(core)
-        with _ProgressBar(options._show_compilation_progress_bar) as bar:
-            result, ipus = _capture.capture(core, self._executed, plan, inputs, options)
+        with ProgressBar(options._show_compilation_progress_bar) as bar:
+            result, ipus = _capture.capture(core, self._executed, plan, inputs, options, self._training)
             _engine_limits.check_placement(ipus)
             core.compile(self._compile_options(names), bar.update)
         self._core, self._plan, self._result = core, plan, result
         self._modes = [(options.output_mode, options.output_return_period)] * result.num_outputs
         self._written = set(core.written_inputs())
         self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - begin)
-        _export_text(core)
+        export_text(core)
         if options.connection_type != ConnectionType.Never:
             self.attachToDevice()
 
@@ -253,12 +249,16 @@ class PoplarExecutor:
             self._optimizer.save_state(self._core)
 
     def __del__(self):
-        # A trainer that nobody holds any more leaves its weights behind, and the module as it found it.
-        if self.__dict__.get("_host_weights") is None:
+        # A trainer that nobody holds any more leaves its weights and the state of its optimiser behind, and the module
+        # as it found it.
+        if self.__dict__.get("_host_weights") is None or sys.is_finalizing():
             return
-        if self._core is not None and self._host_weights.stale:
-            self._core.download_weights()
-            self._host_weights.stale = False
+        if self._core is not None:
+            if self._host_weights.stale:
+                self._core.download_weights()
+                self._host_weights.stale = False
+            self._optimizer.save_state(self._core)
+            self._optimizer.released()
         _weight_sync.unhook(self._user_model, self._host_weights)
 
     # -- weights --------------------------------------------------------------------------------------------------
@@ -336,88 +336,5 @@ class PoplarExecutor:
         self._core.set_random_state(state[0], state[1] if len(state) > 1 else 0)
 
 
-class _ProgressBar:
-    """The bar "Graph compilation", of 100 steps."""
-
-    def __init__(self, show):
-        self._show = show
-        self._bar = None
-
-    def __enter__(self):
-        if self._show:
-            self._bar = tqdm.tqdm(total=100, desc="Graph compilation", bar_format=_BAR_FORMAT)
-        return self
-
-    def update(self, fraction):
-        if self._bar is not None:
-            self._bar.update(max(0, round(100 * fraction) - self._bar.n))
-
-    def __exit__(self, kind, *exception):
-        if self._bar is not None:
-            if kind is None:
-                self.update(1.0)
-            self._bar.close()
-
-
-def _export_text(core):
-    """POPTORCH_EXPORT_PROTO_FILE: the compiled graph as text."""
-    path = os.environ.get("POPTORCH_EXPORT_PROTO_FILE", "")
-    if not path:
-        return
-    if os.environ.get("POPTORCH_EXPORT_PROTO_AS_BINARY", "0") not in ("", "0"):
-        raise createPoptorchError(
-            "[compile] POPTORCH_EXPORT_PROTO_AS_BINARY is set, but the graph is only written as text; unset it."
-        )
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(core.graph_text())
-
-
 def _restore(model, options, training, optimizer):
     return PoplarExecutor(model, options, training, optimizer)
-
-
-def _module_of(model, function):
-    """The module to wrap: of an executor, its own."""
-    if isinstance(model, PoplarExecutor):
-        return model.model
-    if not isinstance(model, torch.nn.Module):
-        raise createPoptorchError(
-            f"[{function}] model is a {type(model).__name__}; expected a torch.nn.Module. "
-            "Put the function into the forward of a module."
-        )
-    return model
-
-
-def trainingModel(model, options=None, optimizer=None):
-    """A training step of the model, run by calling the result: it returns what forward returns, the loss included."""
-    module = _module_of(model, "trainingModel")
-    if _weight_sync.live_source(module) is not None:
-        raise RuntimeError(
-            f"{type(module).__name__} is wrapped by a training executor already: call destroy() on that executor "
-            "before wrapping the model again"
-        )
-    if optimizer is None:
-        optimizer = optim.SGD(module.parameters(), lr=0.01)
-    return PoplarExecutor(module, options, training=True, optimizer=optimizer)
-
-
-def inferenceModel(model, options=None):
-    """The model, run by calling the result; it shares the weights of a training executor around the same module."""
-    executor_module = _module_of(model, "inferenceModel")
-    if isinstance(options, Options):
-        _check_inference_accumulation(options)
-    return PoplarExecutor(executor_module, options, training=False)
-
-
-def _check_inference_accumulation(options):
-    steps = options.Training.gradient_accumulation
-    if steps == 1:
-        return
-    hint = ""
-    if isinstance(options._execution_strategy, PipelinedExecution):
-        hint = " A pipeline is filled by deviceIterations instead."
-    raise createPoptorchError(
-        f"[inferenceModel] Training.gradientAccumulation is {steps}; inference accumulates no gradients, so it must "
-        f"be 1. Use options.clone() and set it to 1.{hint}"
-    )

@@ -2,12 +2,12 @@
 
 import torch
 
-from . import poptorch_core
+from . import _capture_context, poptorch_core
 from .enums import MatMulSerializationMode
 from .errors import createPoptorchError
 
 _REDUCTIONS = {"sum": 0, "mean": 1, "none": 2}
-_FLOAT_FORMATS = {"auto": 0, "fixed": 1, "scientific": 2, "none": 3}
+_FLOAT_FORMATS = {name: name for name in ("auto", "fixed", "scientific", "none")}
 
 
 def _check_tensor(op, value):
@@ -46,11 +46,11 @@ def ipu_print_tensor(
 ):
     """The tensor itself; each time it is computed it is printed to stderr, and so is its gradient."""
     _check_tensor("ipu_print_tensor", tensor)
-    number_format = _FLOAT_FORMATS[float_format]
+    float_format = _FLOAT_FORMATS[float_format]
     if not poptorch_core.is_capturing():
         return tensor
     return torch.ops.poptorch.ipu_print_tensor(
-        tensor, title, print_gradient, summarise_threshold, edge_items, max_line_width, digits, number_format,
+        tensor, title, print_gradient, summarise_threshold, edge_items, max_line_width, digits, float_format,
         separator, open_bracket, close_bracket,
     )
 
@@ -142,3 +142,31 @@ def dynamic_update(input, src, dim, start, size):  # pylint: disable=redefined-b
             "expected the same number of dimensions and the same type."
         )
     return torch.index_copy(input, dim, indices.long(), src)
+
+
+def for_loop(count, body, inputs):
+    """Calls body `count` times, each time on the tensors the previous call returned. For inference.
+
+    The body is recorded once for each turn, so the number of turns is part of the compiled model.
+    """
+    if not isinstance(inputs, list) or not all(isinstance(tensor, torch.Tensor) for tensor in inputs):
+        raise ValueError(f"The inputs of for_loop must be a list of tensors, not {inputs!r}")
+    context = _capture_context.current()
+    if context is not None and context.training:
+        raise createPoptorchError("[for_loop] is for inference only; in a training model write a Python loop.")
+    values = [tensor.clone() for tensor in inputs]  # the caller's tensors stay as they are
+    for _ in range(count):
+        results = body(*values)
+        results = list(results) if isinstance(results, (list, tuple)) else [results]
+        _check_loop_results(values, results)
+        values = results
+    return values
+
+
+def _check_loop_results(values, results):
+    before = [(tuple(t.shape), t.dtype) for t in values]
+    after = [(tuple(t.shape), t.dtype) for t in results]
+    if before != after:
+        raise createPoptorchError(
+            f"[for_loop] the body takes {before} and returns {after}; it must return tensors like those it takes."
+        )

@@ -1,0 +1,55 @@
+"""trainingModel and inferenceModel: the two ways to wrap a module."""
+
+import torch
+
+from . import _weight_sync, optim
+from ._poplar_executor import PoplarExecutor
+from ._strategies import PipelinedExecution
+from .errors import createPoptorchError
+from .options import Options
+
+
+def _module_of(model, function):
+    """The module to wrap: of an executor, its own."""
+    if isinstance(model, PoplarExecutor):
+        return model.model
+    if not isinstance(model, torch.nn.Module):
+        raise createPoptorchError(
+            f"[{function}] model is a {type(model).__name__}; expected a torch.nn.Module. "
+            "Put the function into the forward of a module."
+        )
+    return model
+
+
+def trainingModel(model, options=None, optimizer=None):
+    """A training step of the model, run by calling the result: it returns what forward returns, the loss included."""
+    module = _module_of(model, "trainingModel")
+    if _weight_sync.live_source(module) is not None:
+        raise RuntimeError(
+            f"{type(module).__name__} is wrapped by a training executor already: call destroy() on that executor "
+            "before wrapping the model again"
+        )
+    if optimizer is None:
+        optimizer = optim.SGD(module.parameters(), lr=0.01)
+    return PoplarExecutor(module, options, training=True, optimizer=optimizer)
+
+
+def inferenceModel(model, options=None):
+    """The model, run by calling the result; it shares the weights of a training executor around the same module."""
+    executor_module = _module_of(model, "inferenceModel")
+    if isinstance(options, Options):
+        _check_inference_accumulation(options)
+    return PoplarExecutor(executor_module, options, training=False)
+
+
+def _check_inference_accumulation(options):
+    steps = options.Training.gradient_accumulation
+    if steps == 1:
+        return
+    hint = ""
+    if isinstance(options._execution_strategy, PipelinedExecution):
+        hint = " A pipeline is filled by deviceIterations instead."
+    raise createPoptorchError(
+        f"[inferenceModel] Training.gradientAccumulation is {steps}; inference accumulates no gradients, so it must "
+        f"be 1. Use options.clone() and set it to 1.{hint}"
+    )
