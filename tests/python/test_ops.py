@@ -1,0 +1,120 @@
+"""poptorch's own functions: their plain meaning on the host, and the same numbers in a captured model."""
+
+import poptorch
+import poptorch.testing
+import pytest
+import torch
+
+
+def on_both(function, *inputs):
+    """The results on the host and in a captured model, which must agree."""
+    model = type("Model", (torch.nn.Module,), {"forward": lambda self, *args: function(*args)})()
+    expected = model(*inputs)
+    options = poptorch.Options().showCompilationProgressBar(False)
+    result = poptorch.inferenceModel(model, options)(*inputs)
+    assert poptorch.testing.allclose(expected, result, rtol=1e-5, atol=1e-6)
+    return result
+
+
+A, B = torch.randn(4, 6), torch.randn(6, 8)
+
+
+@pytest.mark.parametrize("reduction,expected", [("sum", A.sum()), ("mean", A.mean()), ("none", A)])
+def test_identity_loss(reduction, expected):
+    result = on_both(lambda a: poptorch.identity_loss(a, reduction), A)
+    torch.testing.assert_close(result, expected)
+
+
+def test_identity_loss_needs_a_reduction():
+    with pytest.raises(AssertionError, match="median"):
+        poptorch.identity_loss(A, "median")
+
+
+def test_identities():
+    assert torch.equal(on_both(poptorch.nop, A), A)
+    torch.testing.assert_close(on_both(lambda a: poptorch.set_available_memory(a @ a.t(), 0.3), A), A @ A.t())
+    pair = on_both(lambda a: poptorch.recomputationCheckpoint(a + 1, a - 1), A)
+    assert isinstance(pair, tuple) and torch.equal(pair[1], A - 1)
+    assert isinstance(on_both(lambda a: poptorch.recomputationCheckpoint([a, a]), A), list)
+    for function in (poptorch.nop, poptorch.ipu_print_tensor, lambda x: poptorch.set_available_memory(x, 0.1)):
+        with pytest.raises(poptorch.Error, match="expects a tensor"):
+            function(3)
+    with pytest.raises(ValueError):
+        poptorch.recomputationCheckpoint(A, 3)
+
+
+def test_print_tensor(capfd):
+    model = type("Model", (torch.nn.Module,), {"forward": lambda self, x: poptorch.ipu_print_tensor(x, "mine") * 1})()
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    model(x)
+    assert "mine" not in capfd.readouterr().err
+    executor = poptorch.inferenceModel(model, poptorch.Options().showCompilationProgressBar(False))
+    assert torch.equal(executor(x), x)
+    shown = capfd.readouterr().err
+    assert "mine" in shown and "2.0000" in shown and "(" in shown
+    with pytest.raises(KeyError):
+        poptorch.ipu_print_tensor(x, float_format="roman")
+
+
+MODES = poptorch.MatMulSerializationMode
+
+
+@pytest.mark.parametrize("mode,factor", [(MODES.InputChannels, 2), (MODES.ReducingDim, 3), (MODES.OutputChannels, 4),
+                                         (MODES.Disabled, 0)])
+def test_serialized_matmul(mode, factor):
+    torch.testing.assert_close(on_both(lambda a, b: poptorch.serializedMatMul(a, b, mode, factor), A, B), A @ B)
+
+
+def test_serialized_matmul_checks_its_arguments():
+    with pytest.raises(AssertionError, match="factor 5 does not divide the size 4"):
+        poptorch.serializedMatMul(A, B, MODES.InputChannels, 5)
+    with pytest.raises(AssertionError):
+        poptorch.serializedMatMul(A, B, "input_channels", 2)
+
+
+def test_dynamic_slice_and_update():
+    for start in (0, 2, 5):
+        sliced = on_both(lambda a, s: poptorch.dynamic_slice(a, 1, s, 4, 2), A, torch.tensor([start], dtype=torch.int32))
+        torch.testing.assert_close(sliced, A[:, [start % 6, (start + 2) % 6]])
+    source = torch.zeros(4, 2)
+    updated = on_both(lambda a, b, s: poptorch.dynamic_update(a, b, 1, s, 2), A, source, torch.tensor([3]))
+    expected = A.clone()
+    expected[:, 3:5] = 0
+    torch.testing.assert_close(updated, expected)
+    with pytest.raises(poptorch.Error, match="start"):
+        poptorch.dynamic_slice(A, 0, 1, 2, 1)
+    with pytest.raises(poptorch.Error, match="size 9"):
+        poptorch.dynamic_slice(A, 0, torch.tensor(1), 9, 1)
+    with pytest.raises(poptorch.Error, match="same number of dimensions"):
+        poptorch.dynamic_update(A, source[0], 1, torch.tensor(1), 2)
+
+
+def test_allclose():
+    assert poptorch.testing.allclose((A, [B, 3]), (A.clone(), [B.clone(), 3]))
+    assert not poptorch.testing.allclose((A,), (A, B))
+    assert not poptorch.testing.allclose(A, A + 1)
+
+
+def test_profiling_channel_changes_nothing():
+    channel = poptorch.profiling.Channel("mine")
+    model = torch.nn.Linear(2, 2)
+    assert channel.instrument(model, "forward") is model
+    with channel.tracepoint("point"):
+        pass
+
+
+def test_for_loop():
+    result = on_both(lambda a: poptorch.for_loop(3, lambda x, y: (x + y, y * 2), [a, a]), A)
+    torch.testing.assert_close(result, [A * 8, A * 8])
+    with pytest.raises(ValueError, match="list of tensors"):
+        poptorch.for_loop(3, lambda x: x, A)
+    with pytest.raises(poptorch.Error, match="like those it takes"):
+        poptorch.for_loop(3, lambda x: x[:2], [A])
+
+    def forward(self, x):
+        return poptorch.identity_loss(poptorch.for_loop(2, lambda y: y * 2, [x])[0], "sum")
+
+    model = type("Model", (torch.nn.Module,), {"forward": forward})()
+    model.weight = torch.nn.Parameter(torch.zeros(1))
+    with pytest.raises(poptorch.Error, match="inference only"):
+        poptorch.trainingModel(model, poptorch.Options().showCompilationProgressBar(False))(A)
