@@ -219,6 +219,12 @@ std::vector<std::string> Model::tensor_names() const {
 
 std::string Model::graph_text() const { return aspen::to_text(graph_); }
 
+std::set<std::int64_t> Model::devices() const {
+  std::set<std::int64_t> devices;
+  for (const auto& op : graph_.ops()) devices.insert(op->placement.device);
+  return devices;
+}
+
 void Model::require_compiled(const char* who) const {
   if (!is_compiled()) throw aspen::UserError("[{}] the model is not compiled yet.", who);
 }

@@ -6,7 +6,9 @@
 
 #include <functional>
 #include <memory>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,6 +87,7 @@ class Model {
 
   std::vector<std::string> tensor_names() const;
   std::string graph_text() const;
+  std::set<std::int64_t> devices() const;  // that ops of the graph are placed on
 
  private:
   struct HostTensor {

@@ -1,0 +1,14 @@
+// PopTorch for C++ programs: train and run torch::nn modules as compiled programs.
+//
+//   auto net = std::make_shared<Net>();                       // forward returns {output, loss}
+//   poptorch::optim::SGD optimizer(net->parameters(), {/*lr=*/0.01});
+//   auto model = poptorch::trainingModel(net, poptorch::Options().deviceIterations(20), optimizer);
+//   auto results = model(images, labels);                     // 20 training steps
+//   model.copyWeightsToHost();
+#pragma once
+
+#include "poptorch/block.h"
+#include "poptorch/error.h"
+#include "poptorch/executor.h"
+#include "poptorch/optim.h"
+#include "poptorch/options.h"

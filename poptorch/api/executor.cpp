@@ -1,0 +1,211 @@
+#include "poptorch/executor.h"
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "poptorch/api/guarded.h"
+#include "poptorch/model/model.h"
+
+namespace poptorch {
+namespace {
+
+std::vector<float> settings_of(const optim::Optimizer& optimizer, const optim::Optimizer::Group& group) {
+  std::vector<float> settings(aspen::kNumSettings, 0);
+  settings[aspen::kLearningRate] = static_cast<float>(group.lr);
+  settings[aspen::kWeightDecay] = static_cast<float>(group.weight_decay);
+  settings[aspen::kMomentum] = static_cast<float>(group.first);
+  settings[aspen::kDampening] = static_cast<float>(group.second);
+  settings[aspen::kEpsilon] = static_cast<float>(group.epsilon);
+  settings[aspen::kLossScaling] = static_cast<float>(optimizer.lossScaling());
+  return settings;
+}
+
+std::string name_of(const at::Tensor& tensor, const ModelFunction& function) {
+  for (const auto& [name, parameter] : function.parameters) {
+    if (parameter.is_same(tensor)) return name;
+  }
+  return "";
+}
+
+aspen::OptimizerSpec optimizer_spec(const optim::Optimizer& optimizer, const ModelFunction& function) {
+  aspen::OptimizerSpec spec;
+  spec.kind = optimizer.kind();
+  spec.bias_correction = optimizer.biasCorrection();
+  spec.max_grad_norm = optimizer.maxGradNorm();
+  for (const optim::Optimizer::Group& group : optimizer.groups()) {
+    auto& made = spec.groups.emplace_back();
+    made.momentum = group.keeps_velocity;
+    made.nesterov = group.nesterov;
+    for (const at::Tensor& parameter : group.parameters) {
+      std::string name = name_of(parameter, function);
+      if (name.empty()) throw Error("[trainingModel] a parameter of the optimiser does not belong to the module.");
+      if (parameter.requires_grad()) made.parameters.push_back(std::move(name));
+    }
+  }
+  return spec;
+}
+
+aspen::OutputMode output_mode(OutputMode mode, bool training) {
+  switch (mode) {
+    case OutputMode::Final: return aspen::OutputMode::kFinal;
+    case OutputMode::EveryN: return aspen::OutputMode::kEveryN;
+    case OutputMode::All: return aspen::OutputMode::kAll;
+    case OutputMode::Sum: return aspen::OutputMode::kSum;
+    case OutputMode::Default: break;
+  }
+  return training ? aspen::OutputMode::kFinal : aspen::OutputMode::kAll;
+}
+
+// One micro-batch of what a call is given.
+std::vector<at::Tensor> first_micro_batch(const std::vector<at::Tensor>& inputs, std::int64_t count) {
+  std::vector<at::Tensor> batches;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const at::Tensor& input = inputs[i];
+    if (count == 1) {
+      batches.push_back(input);
+    } else if (input.dim() == 0 || input.size(0) % count != 0) {
+      throw Error(fmt::format("[run] input {} has {} rows; expected a multiple of {} (deviceIterations x "
+                              "gradientAccumulation).",
+                              i, input.dim() == 0 ? 0 : input.size(0), count));
+    } else {
+      batches.push_back(input.narrow(0, 0, input.size(0) / count));
+    }
+  }
+  return batches;
+}
+
+}  // namespace
+
+struct Executor::State {
+  bool training = false;
+  ModelFunction function;
+  Options options;
+  aspen::OptimizerSpec optimizer;
+  std::vector<std::vector<float>> settings;
+  std::unique_ptr<Model> model;  // nullptr until compiled
+  std::vector<ModelOutput> outputs;
+
+  std::int64_t gradient_accumulation() const { return training ? options.Training.gradientAccumulation() : 1; }
+  std::int64_t micro_batches() const { return options.deviceIterations() * gradient_accumulation(); }
+  void compile(const std::vector<at::Tensor>& inputs);
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
+  Model& compiled(const char* who) const;
+};
+
+Model& Executor::State::compiled(const char* who) const {
+  if (model == nullptr) throw Error(fmt::format("[{}] the model is not compiled yet; run it once first.", who));
+  return *model;
+}
+
+void Executor::State::compile(const std::vector<at::Tensor>& inputs) {
+  auto made = std::make_unique<Model>(training);
+  for (const auto& [name, tensor] : function.parameters) made->add_tensor(name, tensor, true);
+  for (const auto& [name, tensor] : function.buffers) made->add_tensor(name, tensor, false);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < inputs.size(); ++i) names.push_back(fmt::format("input{}", i));
+  outputs = made->capture(function.forward, first_micro_batch(inputs, micro_batches()), names);
+  if (made->devices().size() > 1) {
+    throw Error("[compile] the blocks of the model are on several IPUs, which is not supported yet; give all blocks "
+                "the same ipu_id.");
+  }
+  CompileSettings settings;
+  settings.gradient_accumulation = gradient_accumulation();
+  settings.mean_reduction = options.Training.accumulationAndReplicationReductionType() == ReductionType::Mean;
+  settings.seed = options.randomSeed().value_or(std::random_device()());
+  settings.backend = options.backend();
+  settings.optimizer = optimizer;
+  settings.settings = this->settings;
+  made->compile(settings);
+  made->attach();
+  made->upload_weights();
+  model = std::move(made);
+}
+
+std::vector<at::Tensor> Executor::State::run(const std::vector<at::Tensor>& inputs) {
+  if (model == nullptr) compile(inputs);
+  if (!model->is_attached()) model->attach();
+  const OutputRequest request{output_mode(options.outputMode(), training), options.outputReturnPeriod()};
+  std::size_t in_graph = 0;
+  for (const ModelOutput& output : outputs) in_graph += output.in_graph;
+  const auto results = model->run(inputs, options.deviceIterations(), gradient_accumulation(),
+                                  std::vector<OutputRequest>(in_graph, request), nullptr);
+  std::vector<at::Tensor> returned;
+  for (const ModelOutput& output : outputs) returned.push_back(output.in_graph ? results[output.index] : output.host);
+  return returned;
+}
+
+Executor::Executor(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Executor::Executor(Executor&&) noexcept = default;
+Executor& Executor::operator=(Executor&&) noexcept = default;
+Executor::~Executor() = default;
+
+std::vector<at::Tensor> Executor::run(const std::vector<at::Tensor>& inputs) {
+  return guarded([&] { return state_->run(inputs); });
+}
+
+void Executor::compile(const std::vector<at::Tensor>& inputs) {
+  if (isCompiled()) throw Error("[compile] the model is compiled already.");
+  guarded([&] { state_->compile(inputs); });
+}
+
+bool Executor::isCompiled() const { return state_->model != nullptr; }
+
+void Executor::copyWeightsToHost() {
+  guarded([&] { state_->compiled("copyWeightsToHost").download_weights(); });
+}
+
+void Executor::copyWeightsToDevice() {
+  guarded([&] { state_->compiled("copyWeightsToDevice").upload_weights(); });
+}
+
+void Executor::detachFromDevice() {
+  guarded([&] {
+    Model& model = state_->compiled("detachFromDevice");
+    if (state_->training) model.download_weights();
+    model.detach();
+  });
+}
+
+void Executor::attachToDevice() {
+  guarded([&] { state_->compiled("attachToDevice").attach(); });
+}
+
+bool Executor::isAttachedToDevice() const { return isCompiled() && state_->model->is_attached(); }
+
+void Executor::setOptimizer(const optim::Optimizer& optimizer) {
+  guarded([&] {
+    const aspen::OptimizerSpec spec = optimizer_spec(optimizer, state_->function);
+    bool same = spec.kind == state_->optimizer.kind && spec.groups.size() == state_->optimizer.groups.size();
+    for (std::size_t i = 0; same && i < spec.groups.size(); ++i) {
+      const auto &a = spec.groups[i], &b = state_->optimizer.groups[i];
+      same = a.parameters == b.parameters && a.momentum == b.momentum && a.nesterov == b.nesterov;
+    }
+    if (!same) throw Error("[setOptimizer] kind, groups and use of momentum are fixed once the model is wrapped.");
+    for (std::size_t i = 0; i < spec.groups.size(); ++i) {
+      state_->settings[i] = settings_of(optimizer, optimizer.groups()[i]);
+      if (isCompiled()) state_->model->set_settings(i, state_->settings[i]);
+    }
+  });
+}
+
+std::string Executor::graphText() const { return state_->compiled("graphText").graph_text(); }
+
+Executor makeTrainingExecutor(ModelFunction function, const Options& options, const optim::Optimizer& optimizer) {
+  auto state = std::make_unique<Executor::State>();
+  state->training = true;
+  state->optimizer = optimizer_spec(optimizer, function);
+  for (const auto& group : optimizer.groups()) state->settings.push_back(settings_of(optimizer, group));
+  state->function = std::move(function);
+  state->options = options;
+  return Executor(std::move(state));
+}
+
+Executor makeInferenceExecutor(ModelFunction function, const Options& options) {
+  auto state = std::make_unique<Executor::State>();
+  state->function = std::move(function);
+  state->options = options;
+  return Executor(std::move(state));
+}
+
+}  // namespace poptorch

@@ -1,0 +1,50 @@
+#include "poptorch/options.h"
+
+#include <fmt/format.h>
+
+#include "poptorch/error.h"
+
+namespace poptorch {
+namespace {
+
+void check_positive(const char* what, std::int64_t value) {
+  if (value < 1) throw Error(fmt::format("[Options] {} is {}; expected at least 1.", what, value));
+}
+
+}  // namespace
+
+TrainingOptions& TrainingOptions::gradientAccumulation(std::int64_t steps) {
+  check_positive("gradientAccumulation", steps);
+  gradient_accumulation_ = steps;
+  return *this;
+}
+
+TrainingOptions& TrainingOptions::accumulationAndReplicationReductionType(ReductionType type) {
+  reduction_ = type;
+  return *this;
+}
+
+Options& Options::deviceIterations(std::int64_t iterations) {
+  check_positive("deviceIterations", iterations);
+  device_iterations_ = iterations;
+  return *this;
+}
+
+Options& Options::outputMode(OutputMode mode, std::int64_t period) {
+  check_positive("the period of outputMode", period);
+  output_mode_ = mode;
+  period_ = mode == OutputMode::EveryN ? period : 1;
+  return *this;
+}
+
+Options& Options::randomSeed(std::uint64_t seed) {
+  seed_ = seed;
+  return *this;
+}
+
+Options& Options::backend(std::string name) {
+  backend_ = std::move(name);
+  return *this;
+}
+
+}  // namespace poptorch
