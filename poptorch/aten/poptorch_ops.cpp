@@ -71,7 +71,8 @@ void lower_identity_loss(Call& call) {
     }
     case kNone: break;
     default:
-      throw UserError("[identity_loss] {} is no reduction; expected 0 sum, 1 mean or 2 none.", call.integer("reduction"));
+      throw UserError("[identity_loss] {} is no reduction; expected 0 sum, 1 mean or 2 none.",
+                      call.integer("reduction"));
   }
   call.result(call.loss(x), call.dtype("x"));
 }

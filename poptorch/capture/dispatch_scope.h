@@ -44,4 +44,12 @@ class HostScope : DispatchScope {
   }
 };
 
+// Torch as a program finds it that has touched nothing: with autograd.
+class AutogradScope : DispatchScope {
+ public:
+  AutogradScope() {
+    c10::impl::_force_tls_local_dispatch_key_set(c10::impl::LocalDispatchKeySet(c10::impl::PODLocalDispatchKeySet{}));
+  }
+};
+
 }  // namespace poptorch

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "aspen/base/log.h"
 #include "aspen/ops/host_call/host_call.h"
 #include "poptorch/capture/boxed_op.h"
 #include "poptorch/capture/dispatch.h"
@@ -82,6 +83,7 @@ class BackwardCall final : public aspen::HostFunction {
   std::string name() const override { return full_name(host_op_->op.op()) + " backward"; }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
+    AutogradScope autograd;
     c10::AutoGradMode grad_mode(true);
     std::vector<at::Tensor> tensors = host_op_->read_inputs(inputs);
     std::vector<at::Tensor> wanted;
@@ -171,6 +173,10 @@ torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& 
     if (!example.flat[i].defined()) continue;
     results.push_back(i);
     outputs.push_back({graph_type(example.flat[i]), example.flat[i].scalar_type()});
+  }
+  if (results.empty()) {  // it only looks at its arguments, to complain about them
+    aspen::log::debug("{} returns nothing and is left out", full_name(op));
+    return {};
   }
   recorder.note_host_call(op.operator_name().name);
   auto host_op = std::make_shared<const HostOp>(boxed, inputs, outputs, results);

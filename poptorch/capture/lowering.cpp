@@ -123,8 +123,17 @@ Stack by_rebinding(Recorder&, const OperatorHandle& op, Stack arguments) {
 
 // Composite ops can be taken apart into the ops torch writes them with. Any device torch has no kernels of its own
 // for leads to that definition.
-Lowered by_parts(const OperatorHandle& op, Stack arguments) {
+Lowered by_parts(Recorder& recorder, const OperatorHandle& op, Stack arguments) {
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return std::nullopt;
+  // Parameters are tensors of the CPU; composite ops insist on one device for all.
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (writes(op.schema().arguments()[i])) continue;
+    arguments[i] = map_tensors(arguments[i], [&](const at::Tensor& tensor) {
+      const bool on_host = tensor.defined() && traced_impl(tensor) == nullptr;
+      const auto traced = on_host ? recorder.find(tensor) : nullptr;
+      return traced == nullptr ? tensor : make_traced(traced);
+    });
+  }
   CaptureScope capture;
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse3), &arguments);
   return arguments;
@@ -185,7 +194,7 @@ Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
     if (!traced && !random) return as_constants(*this, op, std::move(arguments));
     if (op.hasTag(at::Tag::inplace_view)) return by_rebinding(*this, op, std::move(arguments));
     if (auto results = by_twin(*this, op, arguments)) return *results;
-    if (auto results = by_parts(op, arguments)) return *results;
+    if (auto results = by_parts(*this, op, arguments)) return *results;
     if (auto results = by_positions(*this, op, arguments)) return *results;
     if (auto results = lower_if_known(*this, op, arguments)) return *results;
     return emit_host_call(*this, op, arguments);

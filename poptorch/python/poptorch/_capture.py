@@ -5,7 +5,7 @@ import warnings
 
 import torch
 
-from . import _impl, _structure, _weight_sync, poptorch_core
+from . import _autograd_functions, _impl, _structure, _weight_sync, poptorch_core
 from ._capture_context import CaptureContext
 from .errors import createPoptorchError
 
@@ -124,7 +124,7 @@ def capture(core, module, plan, inputs, options, training):
     poptorch_core.set_source_excludes(options._source_location_excludes)
     try:
         with _impl.compile_hooks(), _weight_sync.suspended(module), _no_distribution_checks(), torch.enable_grad():
-            with scopes, context:
+            with scopes, context, _autograd_functions.recorded():
                 entries = core.capture(forward, inputs, plan.names)
     finally:
         tensors.restore()
