@@ -35,11 +35,15 @@ class RandomStream {
                                                               (high(context.step) & 0xffff) |
                                                                   static_cast<std::uint32_t>(context.replica) << 16} {}
 
-  PhiloxBlock block(std::int64_t number) const {
+  PhiloxBlock block(std::int64_t number) const { return philox(counter(number), key_); }
+
+  // What a block is made of, for backends that make many at once.
+  PhiloxBlock counter(std::int64_t number) const {
     PhiloxBlock counter = counter_;
     counter[0] = static_cast<std::uint32_t>(number);
-    return philox(counter, key_);
+    return counter;
   }
+  std::array<std::uint32_t, 2> key() const { return key_; }
 
  private:
   static std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }

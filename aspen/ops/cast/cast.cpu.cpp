@@ -1,0 +1,35 @@
+#include "aspen/ops/cast/cast.h"
+
+#include <type_traits>
+
+#include "aspen/backends/api/callable_kernel.h"
+
+namespace aspen {
+namespace {
+
+using CastLoop = void (*)(const void* from, void* to, std::int64_t n);
+
+}  // namespace
+}  // namespace aspen
+
+#define ASPEN_ISA_FILE "aspen/ops/cast/cast_loops.inc"
+#include "aspen/backends/cpu/each_isa.h"
+
+namespace aspen {
+namespace {
+
+std::unique_ptr<Kernel> make_cast(const KernelRequest& request, std::string& why) {
+  const TensorType& x = request.inputs[0].type;
+  CastLoop loop = ASPEN_BEST(find_cast)(x.dtype, request.outputs[0].dtype);
+  if (loop == nullptr) {
+    why = fmt::format("cast: no vector loop from {} to {}", name_of(x.dtype), name_of(request.outputs[0].dtype));
+    return nullptr;
+  }
+  return make_kernel([loop, n = x.numel()](const KernelArgs& args) { loop(args.inputs[0], args.outputs[0], n); });
+}
+
+}  // namespace
+
+void register_cast_cpu(KernelRegistry& kernels) { kernels.add("cast", make_cast); }
+
+}  // namespace aspen

@@ -1,0 +1,46 @@
+// Uniform numbers and dropout of float32, bit for bit those of the reference; the rest runs there.
+#include "aspen/ops/random/random.h"
+
+#include "aspen/backends/api/callable_kernel.h"
+#include "aspen/ops/random/philox.h"
+
+#define ASPEN_ISA_FILE "aspen/ops/random/random_loops.inc"
+#include "aspen/backends/cpu/each_isa.h"
+
+namespace aspen {
+namespace {
+
+bool declines(const KernelRequest& request, std::string& why) {
+  if (request.outputs[0].dtype == DType::kF32) return false;
+  why = fmt::format("{}: the vector loop gives f32, not {}", request.op, to_string(request.outputs[0]));
+  return true;
+}
+
+std::unique_ptr<Kernel> make_uniform(const KernelRequest& request, std::string& why) {
+  if (declines(request, why)) return nullptr;
+  std::int64_t stream = request.attrs.as<RandomAttrs>().stream, n = request.outputs[0].numel();
+  return make_kernel([stream, n](const KernelArgs& args) {
+    ASPEN_BEST(uniform_loop)(RandomStream(*args.step, stream), static_cast<float*>(args.outputs[0]), n);
+  });
+}
+
+std::unique_ptr<Kernel> make_dropout(const KernelRequest& request, std::string& why) {
+  if (declines(request, why)) return nullptr;
+  DropoutAttrs attrs = request.attrs.as<DropoutAttrs>();
+  std::int64_t n = request.outputs[0].numel();
+  float scale = attrs.p < 1 ? static_cast<float>(1 / (1 - attrs.p)) : 0.0f;
+  return make_kernel([attrs, n, scale](const KernelArgs& args) {
+    ASPEN_BEST(dropout_loop)
+    (RandomStream(*args.step, attrs.stream), static_cast<float>(attrs.p), scale,
+     static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]), n);
+  });
+}
+
+}  // namespace
+
+void register_random_cpu(KernelRegistry& kernels) {
+  kernels.add("random_uniform", make_uniform);
+  kernels.add("dropout", make_dropout);
+}
+
+}  // namespace aspen
