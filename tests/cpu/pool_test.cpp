@@ -35,6 +35,25 @@ TEST(MaxPool, NanWins) {
   }
 }
 
+// Windows of 2 x 2 whose indices do, and do not, lie in their own window.
+TEST(MaxPool, GradientOfTouchingWindows) {
+  auto reference = make_reference_backend(), cpu = make_cpu_backend();
+  KernelRequest pool =
+      request_of("max_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {f32({3, 5, 26, 38})});
+  KernelRequest grad = request_of("max_pool_grad", Attrs::of(MaxPoolGradAttrs{{3, 5, 26, 38}}),
+                                  {f32({3, 5, 13, 19}), i32({3, 5, 13, 19})});
+  std::mt19937 random(5);
+  Buffer x = random_buffer(pool.inputs[0].type, random, -1, 1, 2);
+  Buffer g = random_buffer(grad.inputs[0].type, random, -1, 1, 2);
+  auto pooled = run_kernel(*reference, pool, {x.get()});
+  for (std::int32_t wrong : {0, 7}) {
+    pooled[1].as<std::int32_t>()[40] += wrong;
+    auto expected = run_kernel(*reference, grad, {g.get(), pooled[1].get()});
+    auto actual = run_kernel(*cpu, grad, {g.get(), pooled[1].get()});
+    expect_close(grad.outputs[0], expected[0], actual[0], 0, to_string(grad));
+  }
+}
+
 TEST(MaxPool, GradientAddsWhereWindowsOverlap) {
   compare("max_pool_grad", Attrs::of(MaxPoolGradAttrs{{4, 5, 9, 9}}), {f32({4, 5, 4, 4}), i32({4, 5, 4, 4})},
           {.top = 81});

@@ -22,12 +22,6 @@ struct PoolShape {
 namespace aspen {
 namespace {
 
-std::int64_t plane_size(const Shape& shape) {
-  std::int64_t count = 1;
-  for (std::size_t i = 2; i < shape.size(); ++i) count *= shape[i];
-  return count;
-}
-
 std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request, std::string& why) {
   const Shape &x = request.inputs[0].type.shape, &y = request.outputs[0].shape;
   const auto& attrs = request.attrs.as<PoolAttrs>();
@@ -65,15 +59,19 @@ std::unique_ptr<Kernel> make_max_pool_grad(const KernelRequest& request, std::st
     why = fmt::format("max_pool_grad: the vector loop takes f32, not {}", to_string(g));
     return nullptr;
   }
-  std::int64_t planes = g.shape[0] * g.shape[1], out = plane_size(g.shape), in = plane_size(request.outputs[0].shape);
-  return make_kernel([planes, out, in](const KernelArgs& args) {
+  const Shape& x = request.outputs[0].shape;
+  PoolShape s{.planes = x[0] * x[1], .width = x.back(), .out_width = g.shape.back()};
+  for (std::size_t i = 2; i + 1 < x.size(); ++i) {
+    s.height *= x[i];
+    s.out_height *= g.shape[i];
+  }
+  return make_kernel([s](const KernelArgs& args) {
     auto* index = static_cast<const std::int32_t*>(args.inputs[1]);
-    std::int64_t bad = 0;
-    bool fine = ASPEN_BEST(max_pool_grad)(planes, out, in, static_cast<const float*>(args.inputs[0]), index,
-                                          static_cast<float*>(args.outputs[0]), &bad);
-    if (!fine) {
+    std::int64_t bad = ASPEN_BEST(max_pool_grad)(s, static_cast<const float*>(args.inputs[0]), index,
+                                                 static_cast<float*>(args.outputs[0]));
+    if (bad >= 0) {
       throw UserError("[max_pool_grad] index {} at position {} is out of range for a plane of {} elements.", index[bad],
-                      bad, in);
+                      bad, s.height * s.width);
     }
   });
 }
