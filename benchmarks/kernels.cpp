@@ -14,6 +14,7 @@
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
 #include "aspen/ops/normalize/normalize.h"
+#include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/reduce/reduce.h"
 #include "aspen/ops/softmax/softmax.h"
@@ -26,7 +27,8 @@ struct Case {
   std::string op;
   Attrs attrs;
   std::vector<Shape> inputs;
-  double flops = 0;  // 0: only the time and bytes count
+  double flops = 0;            // 0: only the time and bytes count
+  std::size_t i32_inputs = 0;  // the last so many inputs are indices, all 0
 };
 
 // Multiplications and additions of a convolution with square images.
@@ -39,15 +41,25 @@ std::vector<Case> cases() {
   ConvAttrs same{{1, 1}, {1, 1}, {1, 1}, 1};
   Shape x = {16, 5, 13, 13}, w = {12, 5, 5, 5}, y = {16, 12, 9, 9};
   Shape rx = {8, 64, 56, 56}, rw = {64, 64, 3, 3};
-  double small = conv_flops(16, 5, 12, 5, 9), large = conv_flops(8, 64, 64, 3, 56);
+  Shape image = {16, 1, 28, 28}, first_w = {5, 1, 3, 3}, first_y = {16, 5, 26, 26};
+  double small = conv_flops(16, 5, 12, 5, 9), large = conv_flops(8, 64, 64, 3, 56), first = conv_flops(16, 1, 5, 3, 26);
+  double linear = 2.0 * 16 * 972 * 100;
   return {
+      {"conv/cnn_first", "conv", Attrs::of(valid), {image, first_w}, first},
+      {"conv_weight_grad/cnn_first",
+       "conv_weight_grad",
+       Attrs::of(ConvGradAttrs{valid, first_w}),
+       {image, first_y},
+       first},
       {"conv/cnn", "conv", Attrs::of(valid), {x, w}, small},
       {"conv_input_grad/cnn", "conv_input_grad", Attrs::of(ConvGradAttrs{valid, x}), {y, w}, small},
       {"conv_weight_grad/cnn", "conv_weight_grad", Attrs::of(ConvGradAttrs{valid, w}), {x, y}, small},
       {"conv/resnet", "conv", Attrs::of(same), {rx, rw}, large},
       {"conv_input_grad/resnet", "conv_input_grad", Attrs::of(ConvGradAttrs{same, rx}), {rx, rw}, large},
       {"conv_weight_grad/resnet", "conv_weight_grad", Attrs::of(ConvGradAttrs{same, rw}), {rx, rx}, large},
-      {"dot/cnn", "dot", Attrs::of(DotAttrs{false, true}), {{16, 972}, {100, 972}}, 2.0 * 16 * 972 * 100},
+      {"dot/cnn", "dot", Attrs::of(DotAttrs{false, true}), {{16, 972}, {100, 972}}, linear},
+      {"dot/cnn_input_grad", "dot", Attrs::of(DotAttrs{false, false}), {{16, 100}, {100, 972}}, linear},
+      {"dot/cnn_weight_grad", "dot", Attrs::of(DotAttrs{true, false}), {{16, 100}, {16, 972}}, linear},
       {"dot/transformer", "dot", Attrs::of(DotAttrs{false, true}), {{1024, 512}, {512, 512}}, 2.0 * 1024 * 512 * 512},
       {"dot/attention",
        "dot",
@@ -55,13 +67,29 @@ std::vector<Case> cases() {
        {{64, 128, 64}, {64, 128, 64}},
        2.0 * 64 * 128 * 128 * 64},
       {"max_pool/cnn", "max_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {{16, 5, 26, 26}}},
+      {"max_pool_grad/cnn",
+       "max_pool_grad",
+       Attrs::of(MaxPoolGradAttrs{first_y}),
+       {{16, 5, 13, 13}, {16, 5, 13, 13}},
+       0,
+       1},
+      {"log_softmax/cnn", "log_softmax", Attrs::of(SoftmaxAttrs{-1}), {{16, 10}}},
       {"softmax/attention", "softmax", Attrs::of(SoftmaxAttrs{-1}), {{64, 128, 128}}},
       {"normalize/layer", "normalize", Attrs::of(NormalizeAttrs{{1}}), {{1024, 512}}},
+      {"normalize/group", "normalize", Attrs::of(NormalizeAttrs{{2}}), {{16, 3, 324}}},
+      {"normalize_grad/group",
+       "normalize_grad",
+       Attrs::of(NormalizeAttrs{{2}}),
+       {{16, 3, 324}, {16, 3, 1}, {16, 3, 324}}},
       {"normalize/batch", "normalize", Attrs::of(NormalizeAttrs{{0, 2, 3}}), {{8, 64, 56, 56}}},
       {"reduce_sum/rows", "reduce_sum", Attrs::of(ReduceAttrs{{1}}), {{1024, 512}}},
       {"reduce_sum/columns", "reduce_sum", Attrs::of(ReduceAttrs{{0}}), {{1024, 512}}},
+      {"reduce_sum/bias", "reduce_sum", Attrs::of(ReduceAttrs{{0, 2, 3}}), {{16, 5, 26, 26}}},
+      {"mul/channels", "mul", Attrs(), {{16, 12, 9, 9}, {12, 1, 1}}},
       {"add/large", "add", Attrs(), {{8, 64, 56, 56}, {8, 64, 56, 56}}},
-      {"relu/cnn", "relu", Attrs(), {{16, 12, 9, 9}}},
+      {"relu/cnn", "relu", Attrs(), {{16, 5, 26, 26}}},
+      {"relu_grad/cnn", "relu_grad", Attrs(), {{16, 5, 26, 26}, {16, 5, 26, 26}}},
+      {"sgd/cnn", "sgd", Attrs::of(SgdAttrs{true, false}), {{100, 972}, {100, 972}, {kNumSettings}, {}, {100, 972}}},
       {"exp/large", "exp", Attrs(), {{8, 64, 56, 56}}},
   };
 }
@@ -69,10 +97,19 @@ std::vector<Case> cases() {
 KernelRequest request_of(const Case& c) {
   Graph graph;
   std::vector<Value*> inputs;
-  for (const Shape& shape : c.inputs) inputs.push_back(graph.add_input("x", {DType::kF32, shape}));
-  const Op* op = graph.add_op(op_registry().find(c.op), inputs, c.attrs);
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+    DType dtype = i + c.i32_inputs < c.inputs.size() ? DType::kF32 : DType::kI32;
+    inputs.push_back(graph.add_input("x", {dtype, c.inputs[i]}));
+  }
+  const OpDef& def = op_registry().find(c.op);
+  while (inputs.size() < def.input_ports().size() && def.input_ports()[inputs.size()].optional) {
+    inputs.push_back(nullptr);
+  }
+  const Op* op = graph.add_op(def, inputs, c.attrs);
   KernelRequest request{.op = c.op, .attrs = c.attrs, .inputs = {}, .outputs = {}};
-  for (const Value* input : inputs) request.inputs.push_back({input->type(), true});
+  for (const Value* input : inputs) {
+    request.inputs.push_back({input != nullptr ? input->type() : TensorType{}, input != nullptr});
+  }
   for (const Value* output : op->outputs()) request.outputs.push_back(output->type());
   return request;
 }
@@ -97,9 +134,15 @@ void run(benchmark::State& state, const Case& c, const Backend& backend) {
   std::vector<void*> outputs;
   std::size_t bytes = 0;
   for (const KernelInput& input : request.inputs) {
+    if (!input.present) {
+      inputs.push_back(nullptr);
+      continue;
+    }
     memory.emplace_back(input.type.bytes());
     auto* data = static_cast<float*>(memory.back().get());
-    for (std::int64_t i = 0; i < input.type.numel(); ++i) data[i] = uniform(random);
+    for (std::int64_t i = 0; i < input.type.numel(); ++i) {
+      data[i] = input.type.dtype == DType::kF32 ? uniform(random) : 0.0f;
+    }
     inputs.push_back(data);
     bytes += input.type.bytes();
   }
