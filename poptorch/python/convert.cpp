@@ -42,6 +42,7 @@ void read_optimizer(py::dict optimizer, CompileSettings& settings) {
   take(optimizer, "centered", spec.centered);
   take(optimizer, "tf_variant", spec.tf_variant);
   take(optimizer, "max_grad_norm", spec.max_grad_norm);
+  take(optimizer, "scales_loss", spec.scales_loss);
   std::vector<py::dict> groups;
   take(optimizer, "groups", groups);
   for (const py::dict& group : groups) {

@@ -117,6 +117,7 @@ class LoweredOptimizer:
             "centered": self.centered,
             "tf_variant": self.tf_variant,
             "max_grad_norm": self.max_grad_norm,
+            "scales_loss": self.loss_scaling != 1 or not self.constant["loss_scaling"],
             "groups": [
                 {
                     "parameters": names,
