@@ -119,13 +119,6 @@ Expr hypot(Expr x, Expr y) {
   return where(regular, root, largest);
 }
 
-// max + log1p(exp(-|x - y|)); equal infinities have no difference.
-Expr logaddexp(Expr x, Expr y) {
-  Expr same = x == y && isinf(x);
-  Expr gap = where(same, 0.0, x) - where(same, 0.0, y);
-  return where(same, x, max(x, y) + log1p(exp(-abs(gap))));
-}
-
 Expr logaddexp2(Expr x, Expr y) {
   double ln2 = std::log(2.0);
   return logaddexp(x * ln2, y * ln2) * (1 / ln2);

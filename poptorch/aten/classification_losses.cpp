@@ -17,10 +17,9 @@ struct Likelihood {
 
 // log_p (N, C, ...), target (N, ...)
 Likelihood nll(Call& call, Expr log_p, Expr target, Reduction reduction) {
-  std::vector<Value*> inputs{log_p.v, target.v};
-  if (call.has("weight")) inputs.push_back(build::cast(call.b, call.value("weight"), log_p.dtype()));
+  Value* weight = call.has("weight") ? build::cast(call.b, call.value("weight"), log_p.dtype()) : nullptr;
   aspen::NllAttrs attrs{call.integer("ignore_index"), name_of_reduction(reduction)};
-  aspen::Op* op = call.b.emit("nll", std::move(inputs), attrs);
+  aspen::Op* op = call.b.emit("nll", {log_p.v, target.v, weight}, attrs);
   return {expr(call, op->output(0)), expr(call, op->output(1))};
 }
 

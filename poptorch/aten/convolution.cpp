@@ -40,9 +40,7 @@ void plain(Call& call, Operands o, const ConvAttrs& attrs) {
     throw UserError("[{}] the input has {} channels, a weight of shape {} in {} groups takes {}.", call.name(),
                     o.x.size(1), to_string(o.w.shape()), attrs.groups, o.w.size(1) * attrs.groups);
   }
-  std::vector<Value*> inputs{o.x.v, o.w.v};
-  if (o.bias != nullptr) inputs.push_back(o.bias);
-  finish(call, o, expr(call, call.b.make("conv", std::move(inputs), attrs)));
+  finish(call, o, expr(call, call.b.make("conv", {o.x.v, o.w.v, o.bias}, attrs)));
 }
 
 // Output extent: (in - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1
@@ -112,7 +110,6 @@ void conv_transpose(Call& call) {
 }
 
 // convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed,
-// int[] output_padding, int groups), convolution_overrideable(...)
 void convolution(Call& call) {
   if (call.boolean("transposed")) return conv_transpose(call);
   conv(call);
@@ -129,7 +126,6 @@ void register_convolution(HandlerTable& table) {
     table.add(name, conv_transpose);
   }
   table.add("aten::convolution", convolution);
-  table.add("aten::convolution_overrideable", convolution);
 }
 
 }  // namespace poptorch

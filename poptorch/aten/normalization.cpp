@@ -1,5 +1,6 @@
 // Batch, layer, group and instance normalisation. Statistics are float32 even for half; weight and bias take the
-// activation's type. The running statistics are written although the schemas do not say so.
+// activation's type. The running statistics are written although the schemas do not say so; the statistics that the
+// native_ forms return carry no gradient, except those of group_norm.
 #include "poptorch/aten/support/norms.h"
 
 namespace poptorch {
@@ -83,8 +84,8 @@ Handler batch_norm(bool with_statistics) {
     if (call.has("running_mean")) update_running(call, n.mean, n.rstd, count_over(x, axes), {});
     call.result(affine(call, n.y, type, channel_shape(x)).v, type);
     if (!with_statistics) return;
-    call.result(reshape(n.mean, {x.size(1)}).v, ScalarType::Float);
-    call.result(reshape(n.rstd, {x.size(1)}).v, ScalarType::Float);
+    call.result(reshape(detach(n.mean), {x.size(1)}).v, ScalarType::Float);
+    call.result(reshape(detach(n.rstd), {x.size(1)}).v, ScalarType::Float);
   };
 }
 
@@ -106,8 +107,8 @@ Handler layer_norm(bool with_statistics) {
     Normalized n = normalize(x, axes, call.number("eps"));
     call.result(affine(call, n.y, type, normalized).v, type);
     if (!with_statistics) return;
-    call.result(cast(n.mean, x.dtype()).v, type);
-    call.result(cast(n.rstd, x.dtype()).v, type);
+    call.result(cast(detach(n.mean), x.dtype()).v, type);
+    call.result(cast(detach(n.rstd), x.dtype()).v, type);
   };
 }
 

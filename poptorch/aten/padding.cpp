@@ -74,7 +74,7 @@ void pad_of(Call& call) {
 
 // _pad_enum(Tensor self, int[] pad, int mode, float? value=None)
 void pad_enum(Call& call) {
-  static const char* const kModes[] = {"constant", "reflect", "replicate", "circular"};
+  static const char* const kModes[] = {"reflect", "replicate", "circular", "constant"};
   Expr x = expr(call, call.value("self"));
   call.result(pad_mode(x, call.integers("pad"), kModes[call.integer("mode") & 3], number_or(call, "value", 0)).v,
               call.dtype("self"));

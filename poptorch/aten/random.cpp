@@ -134,7 +134,7 @@ void random_integers(Call& call) {
 
 // randperm(int n, *, ScalarType? dtype=4, ...), randperm.generator(...)
 void randperm(Call& call) {
-  aspen::RandomAttrs attrs{DType::kI32, {call.integer("n")}, call.new_stream()};
+  aspen::RandomPermutationAttrs attrs{call.integer("n"), call.new_stream()};
   give(call, expr(call, call.b.make("random_permutation", {}, attrs)),
        call.dtype_option("dtype").value_or(ScalarType::Long));
 }

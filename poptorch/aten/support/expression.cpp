@@ -20,6 +20,13 @@ Expr binary(std::string_view op, double x, Expr y) {
 Expr clamp(Expr x, double low, double high) { return {x.b, x.b->make("clamp", {x.v}, aspen::ClampAttrs{low, high})}; }
 Expr softplus(Expr x) { return {x.b, x.b->make("softplus", {x.v}, aspen::SoftplusAttrs{})}; }
 
+// max + log1p(exp(-|x - y|)); equal infinities have no difference.
+Expr logaddexp(Expr x, Expr y) {
+  Expr same = x == y && isinf(x);
+  Expr gap = where(same, 0.0, x) - where(same, 0.0, y);
+  return where(same, x, max(x, y) + log1p(exp(-abs(gap))));
+}
+
 Expr where(Expr condition, Expr x, Expr y) { return {x.b, build::select(*x.b, condition.v, x.v, y.v)}; }
 Expr where(Expr condition, Expr x, double y) { return where(condition, x, full(*x.b, x.dtype(), {}, y)); }
 Expr where(Expr condition, double x, Expr y) { return where(condition, full(*y.b, y.dtype(), {}, x), y); }

@@ -74,6 +74,7 @@ inline Expr pow(Expr x, double y) { return binary("pow", x, y); }
 
 Expr clamp(Expr x, double low, double high);  // gradient on [low, high]
 Expr softplus(Expr x);
+Expr logaddexp(Expr x, Expr y);  // log(exp(x) + exp(y))
 
 Expr where(Expr condition, Expr x, Expr y);
 Expr where(Expr condition, Expr x, double y);
