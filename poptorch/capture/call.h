@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -96,9 +97,13 @@ class HandlerTable {
   const Handler* find(std::string_view name) const;
   void remove(std::string_view name);  // tests: makes an op a host call
   std::vector<std::string> names() const;
+  // Which handlers have lowered an op since the table was made: tests ask whether all of them were exercised.
+  void note_use(std::string_view name) { used_.emplace(name); }
+  const std::set<std::string>& used() const { return used_; }
 
  private:
   std::map<std::string, Handler, std::less<>> handlers_;
+  std::set<std::string> used_;
 };
 
 [[noreturn]] void decline(std::string_view why);  // throws Declined

@@ -36,6 +36,7 @@ Lowered by_handler(Recorder& recorder, const OperatorHandle& op, Stack& argument
       throw aspen::InternalError("the handler of {} set {} of {} results", full_name(op), results.size(),
                                  op.schema().returns().size());
     }
+    handler_table().note_use(full_name(op));
     return results;
   } catch (const Declined&) {
     return std::nullopt;

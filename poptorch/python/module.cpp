@@ -135,6 +135,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   module.def("set_error_class", &set_error_class);
   module.def("set_source_excludes", &set_source_excludes);
   module.def("lowered_ops", [] { return handler_table().names(); });
+  module.def("used_handlers", [] { return handler_table().used(); });
   module.def("remove_handler", [](const std::string& name) { handler_table().remove(name); });
   module.def("restore_handlers", &restore_handlers);
 }
