@@ -11,9 +11,10 @@ X = torch.cat([normal(11) * 2, torch.tensor([0.0, 1.0, -1.0, 3.0, -3.0, 6.0, 0.5
 GRID = normal(2, 4, 3)
 
 CASES = [Case(name, function, [X], tolerance=TRANSCENDENTAL) for name, function in {
-    "relu": F.relu, "relu6": F.relu6, "silu": F.silu, "gelu": F.gelu, "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu, "relu6": F.relu6, "silu": F.silu, "gelu": F.gelu,
+        "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
     "softplus": F.softplus, "softplus beta": lambda x: F.softplus(x, 2, 5), "hardtanh": F.hardtanh,
-    "hardtanh range": lambda x: F.hardtanh(x, -0.5, 3.0), "hardsigmoid": F.hardsigmoid, 
+    "hardtanh range": lambda x: F.hardtanh(x, -0.5, 3.0), "hardsigmoid": F.hardsigmoid,
     "mish": F.mish, "logsigmoid": F.logsigmoid, "leaky_relu": lambda x: F.leaky_relu(x, 0.2), "elu": F.elu,
     "elu alpha": lambda x: F.elu(x, 0.7), "selu": F.selu, "celu": lambda x: F.celu(x, 1.5), "hardshrink": F.hardshrink,
     "softshrink": F.softshrink, "threshold": lambda x: F.threshold(x, 0.5, 20.0), "softsign": F.softsign,
@@ -35,7 +36,8 @@ CASES += [
     Case("log_softmax", lambda x: (F.log_softmax(x, 1), F.log_softmax(x, -1)), [GRID], tolerance=TRANSCENDENTAL),
     Case("_softmax", lambda x: (torch.ops.aten._softmax(x, 1, False), torch.ops.aten._log_softmax(x, 0, False)), [GRID],
          tolerance=TRANSCENDENTAL),
-    Case("softmax dtype", lambda x: F.softmax(x, 0, dtype=torch.float32), [integers(-3, 3, 5)], tolerance=TRANSCENDENTAL),
+    Case("softmax dtype", lambda x: F.softmax(x, 0, dtype=torch.float32), [integers(-3, 3, 5)],
+        tolerance=TRANSCENDENTAL),
 ]
 
 

@@ -8,8 +8,10 @@ from poptorch import poptorch_core
 from support import compare
 
 # Compared by tests that look at distributions instead of values.
-RANDOM = {"bernoulli", "cauchy", "dropout", "exponential", "geometric", "log_normal", "normal", "rand", "randint", "randn",
-          "randperm", "random", "rrelu", "uniform", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rand_like",
+RANDOM = {"bernoulli", "cauchy", "dropout", "exponential", "geometric", "log_normal", "normal", "rand", "randint",
+    "randn",
+          "randperm", "random", "rrelu", "uniform", "alpha_dropout", "feature_alpha_dropout", "feature_dropout",
+              "rand_like",
           "randn_like", "randint_like", "normal_", "bernoulli_"}
 
 

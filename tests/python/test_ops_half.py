@@ -10,16 +10,19 @@ from support.tensors import integers, normal, positive
 X = normal(4, 6).half()
 IMAGE = normal(2, 3, 6, 6).half()
 FUNCTIONS = {
-    "add": (lambda x: x + x * 2.5, [X]), "exp": (torch.exp, [X]), "sum": (lambda x: x.sum(1), [X]), "mean": (lambda x: (x * 100).mean(), [X]),
+    "add": (lambda x: x + x * 2.5, [X]), "exp": (torch.exp, [X]), "sum": (lambda x: x.sum(1), [X]),
+        "mean": (lambda x: (x * 100).mean(), [X]),
     "sum beyond the range": (lambda x: (x.abs() * 100).sum(), [normal(4000).half()]),
     "softmax": (lambda x: F.softmax(x, 1), [X]), "log_softmax": (lambda x: F.log_softmax(x, 1), [X]),
     "layer_norm": (lambda x: F.layer_norm(x, (6,)), [X]), "group_norm": (lambda x: F.group_norm(x, 3), [IMAGE]),
     "batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), [IMAGE]),
     "gelu": (F.gelu, [X]), "mish": (F.mish, [X]), "hardswish": (F.hardswish, [X]), "elu": (F.elu, [X]),
-    "matmul": (lambda x: x @ x.t(), [X]), "linear": (lambda x, w, b: F.linear(x, w, b), [X, normal(5, 6).half(), normal(5).half()]),
+    "matmul": (lambda x: x @ x.t(), [X]), "linear": (lambda x, w, b: F.linear(x, w, b),
+        [X, normal(5, 6).half(), normal(5).half()]),
     "conv2d": (lambda x, w: F.conv2d(x, w, padding=1), [IMAGE, (normal(4, 3, 3, 3) * 0.3).half()]),
     "max_pool": (lambda x: F.max_pool2d(x, 2), [IMAGE]), "avg_pool": (lambda x: F.avg_pool2d(x, 2), [IMAGE]),
-    "std": (lambda x: x.std(1), [X]), "norm": (lambda x: x.norm(2, 1), [X]), "logsumexp": (lambda x: x.logsumexp(1), [X]),
+    "std": (lambda x: x.std(1), [X]), "norm": (lambda x: x.norm(2, 1), [X]),
+        "logsumexp": (lambda x: x.logsumexp(1), [X]),
     "mse": (lambda x: F.mse_loss(x, x * 0.5), [X]), "cumsum": (lambda x: x.cumsum(1), [X]),
     "cross_entropy": (lambda x, t: F.cross_entropy(x, t), [X, integers(0, 6, 4)]),
     "interpolate": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), [IMAGE]),
@@ -42,13 +45,15 @@ def test_rounds_the_float_result(name):
     torch.testing.assert_close(actual.float(), expected.half().float(), rtol=compare.HALF[0], atol=compare.HALF[1])
 
 
-@pytest.mark.parametrize("make", [lambda: torch.nn.Linear(6, 5), lambda: torch.nn.LayerNorm(6)], ids=["Linear", "LayerNorm"])
+@pytest.mark.parametrize("make", [lambda: torch.nn.Linear(6, 5), lambda: torch.nn.LayerNorm(6)],
+    ids=["Linear", "LayerNorm"])
 def test_parameters_follow_the_activation(make):
     """Native torch refuses to mix; the model computes in the activation's type."""
     layer = make()
     actual = poptorch.inferenceModel(layer, compare.options())(X)
     assert actual.dtype == torch.float16
-    torch.testing.assert_close(actual.float(), layer(X.float()).half().float(), rtol=compare.HALF[0], atol=compare.HALF[1])
+    torch.testing.assert_close(actual.float(), layer(X.float()).half().float(), rtol=compare.HALF[0],
+        atol=compare.HALF[1])
 
 
 def test_convolution_parameters_follow_the_activation():

@@ -76,7 +76,8 @@ def test_rand_generator_overload():
     (lambda x: torch.randint_like(x, 2, 6), 2, 6),
     (lambda x: (x * 1).random_(5), 0, 5),
     (lambda x: (x * 1).random_(2, 5), 2, 5),
-], ids=["randint", "randint.low", "randint.generator", "randint.low_generator", "randint_like", "randint_like.low_dtype",
+], ids=["randint", "randint.low", "randint.generator", "randint.low_generator", "randint_like",
+    "randint_like.low_dtype",
         "random_.to", "random_.from"])
 def test_integers_cover_their_range(function, low, high):
     x = sample(function).double()
@@ -98,7 +99,8 @@ def test_random_without_bounds():
 @pytest.mark.parametrize("overload", ["randperm", "randperm.generator"])
 def test_permutation(overload):
     function = {"randperm": lambda x: torch.randperm(100, device=on(x)),
-                "randperm.generator": lambda x: torch.ops.aten.randperm.generator(100, generator=None, device=on(x))}[overload]
+                "randperm.generator": lambda x: torch.ops.aten.randperm.generator(100, generator=None,
+                    device=on(x))}[overload]
     x = sample(function)
     assert x.dtype == torch.int32 and x.sort()[0].tolist() == list(range(100)) and x.tolist() != list(range(100))
 
@@ -163,7 +165,8 @@ def test_dropout_uses_one_mask_both_ways(name, drop, shape):
         assert torch.equal(kept.flatten(2).all(2), kept.flatten(2).any(2)), "a channel was dropped in part"
 
 
-@pytest.mark.parametrize("drop", [F.alpha_dropout, F.feature_alpha_dropout], ids=["alpha_dropout", "feature_alpha_dropout"])
+@pytest.mark.parametrize("drop", [F.alpha_dropout, F.feature_alpha_dropout],
+    ids=["alpha_dropout", "feature_alpha_dropout"])
 def test_alpha_dropout_keeps_mean_and_deviation(drop):
     x = sample(lambda x: drop(x, 0.3, True), torch.randn(200, 100))
     check_moments(x, 0, 1, 0.1)
