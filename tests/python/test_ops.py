@@ -118,3 +118,24 @@ def test_for_loop():
     model.weight = torch.nn.Parameter(torch.zeros(1))
     with pytest.raises(poptorch.Error, match="inference only"):
         poptorch.trainingModel(model, poptorch.Options().showCompilationProgressBar(False))(A)
+
+
+def test_cond():
+    def choose(a, flag):
+        kept = a * 2
+        return poptorch.cond(flag, lambda x: (x.add_(1), kept), [kept], lambda x, y: [x - y, y], [a, a])
+
+    for flag in (True, False):
+        result = on_both(choose, A, torch.tensor([flag]))
+        torch.testing.assert_close(result, [A * 2 + 1, A * 2] if flag else [A * 0, A])
+    with pytest.raises(ValueError, match="then_inps of cond must be a list of tensors"):
+        poptorch.cond(torch.tensor(True), lambda x: x, A, lambda x: x, [A])
+    with pytest.raises(poptorch.Error, match="bool tensor of one element"):
+        poptorch.cond(A > 0, lambda x: x, [A], lambda x: x, [A])
+
+    def wrong(self, a):
+        return poptorch.cond(a.sum() > 0, lambda x: x, [a], lambda x: x[:2], [a])
+
+    options = poptorch.Options().showCompilationProgressBar(False)
+    with pytest.raises(poptorch.Error, match="both must return tensors of the same"):
+        poptorch.inferenceModel(type("Model", (torch.nn.Module,), {"forward": wrong})(), options)(A)

@@ -16,6 +16,7 @@ from . import enums, errors, optim, options, ops, profiling  # sub-modules of th
 from ._async_data_accessor import AsynchronousDataAccessor
 from ._data_loader import DataLoader
 from ._engine_limits import MAX_IPUS as _MAX_IPUS
+from ._engine_limits import load
 from ._impl import ICustomArgParser, registerCustomArgParser, registerPostCompileHook, registerPreCompileHook
 from ._logging import initial_level as _initial_level
 from ._logging import level_name as _level_name
@@ -61,15 +62,23 @@ from .enums import (
 )
 from .errors import ConfigFileError, Error, RecoverableError, UnrecoverableError, createPoptorchError
 from .ops import (
+    CPU,
+    cond,
+    ctc_beam_search_decoder,
+    custom_op,
     dynamic_slice,
     dynamic_update,
     for_loop,
+    fps,
     identity_loss,
     ipu_print_tensor,
+    nearest,
     nop,
     recomputationCheckpoint,
     serializedMatMul,
     set_available_memory,
+    set_overlap_for_input,
+    set_overlap_for_output,
 )
 from .options import Options
 

@@ -83,6 +83,11 @@ class Signature:
 
 def _check_new_tensor(path, tensor):
     """What must hold for a tensor to become an input at all."""
+    if tensor.device.type == "ipu":
+        raise createPoptorchError(
+            f'[model call] argument "{path}" belongs to a model that is being captured: a wrapped model cannot be '
+            "called inside the forward of another one. Call the module itself there."
+        )
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
         raise createPoptorchError(
             f'[model call] argument "{path}" is a {tensor.layout} tensor on {tensor.device}; '

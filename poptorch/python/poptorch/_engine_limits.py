@@ -10,11 +10,12 @@ from .enums import MeanReductionStrategy
 from .errors import createPoptorchError
 
 MAX_IPUS = 64
+_MEASURE_CALLS = "measure the time of a call from Python"
 _REPORT_KEYS = ("autoReport.all", "autoReport.outputExecutionProfile")
 
 
-def _refuse(what, supported):
-    raise createPoptorchError(f"[compile] {what} is not supported yet; {supported}.")
+def _refuse(what, supported, where="compile"):
+    raise createPoptorchError(f"[{where}] {what} is not supported yet; {supported}.")
 
 
 def check_options(options):
@@ -86,6 +87,12 @@ def _check_devices(options):
 
 
 def _check_reduction(options):
+    steps = options.Training.gradient_accumulation
+    if options._Popart.options.get("accumulationFactor", steps) != steps:
+        raise createPoptorchError(
+            f"[compile] _Popart option accumulationFactor is {options._Popart.options['accumulationFactor']}, but "
+            f"Training.gradientAccumulation is {steps}; use the latter alone."
+        )
     if options.Training.meanAccumulationAndReplicationReductionStrategy == MeanReductionStrategy.PostAndLoss:
         raise createPoptorchError(
             "[compile] MeanReductionStrategy.PostAndLoss is no longer available; use Running or Post."
@@ -99,7 +106,7 @@ def _check_profiling(popart):
     if asked:
         _refuse(
             f"Profiling ({', '.join(asked)} of enableProfiling or POPLAR_ENGINE_OPTIONS)",
-            "measure the time of a call from Python",
+            _MEASURE_CALLS,
         )
 
 
@@ -111,3 +118,45 @@ def check_placement(ipus):
             f"A model on several IPUs (its blocks are on {', '.join(map(str, used))})",
             "place all blocks on one IPU, e.g. with Stage(...).ipu(0), or remove them with poptorch.removeBlocks",
         )
+
+
+class UnavailableMembers:
+    """Members of an executor that need something the engine does not do yet."""
+
+    def save(self, filename, export_model=True, save_rng_state=True):
+        _refuse("Saving a compiled model", "save model.state_dict() and compile the model again", "save")
+
+    def compileAndExport(self, filename, *args, export_model=True, **kwargs):
+        _refuse("Saving a compiled model", "save model.state_dict() and compile the model again", "compileAndExport")
+
+    def loadExecutable(self, filename):
+        _refuse("Loading a compiled model", "call the model, which compiles it", "loadExecutable")
+
+    def getAnchoredTensor(self, short_name):
+        assert short_name in self.options.anchored_tensors, (
+            f'No tensor was anchored as "{short_name}" with options.anchorTensor'
+        )
+        _refuse("Returning inner tensors", "return them from forward", "getAnchoredTensor")
+
+    def cycleCount(self):
+        _refuse("Counting cycles", "measure the time of a call", "cycleCount")
+
+    def getPerfCounters(self):
+        _refuse("Timing transfers", _MEASURE_CALLS, "getPerfCounters")
+
+    def getLatency(self):
+        _refuse("Timing transfers", _MEASURE_CALLS, "getLatency")
+
+    def getHostIpuLatency(self):
+        _refuse("Timing transfers", _MEASURE_CALLS, "getHostIpuLatency")
+
+    def getComputeLatency(self):
+        _refuse("Timing transfers", _MEASURE_CALLS, "getComputeLatency")
+
+    def getIpuHostLatency(self):
+        _refuse("Timing transfers", _MEASURE_CALLS, "getIpuHostLatency")
+
+
+def load(filename, edit_opts_fn=None):
+    """A model from a file written by save."""
+    _refuse("Loading a compiled model", "wrap the model, load its state_dict() and call it", "load")

@@ -15,7 +15,7 @@ from .errors import createPoptorchError
 from .options import Options
 
 
-class PoplarExecutor:
+class PoplarExecutor(_engine_limits.UnavailableMembers):
     """Made by poptorch.trainingModel and poptorch.inferenceModel; called like the model it wraps."""
 
     def __init__(self, model, options, training, optimizer=None):

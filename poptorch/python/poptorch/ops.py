@@ -3,7 +3,7 @@
 import torch
 
 from . import _capture_context, poptorch_core
-from .enums import MatMulSerializationMode
+from .enums import MatMulSerializationMode, OverlapMode
 from .errors import createPoptorchError
 
 _REDUCTIONS = {"sum": 0, "mean": 1, "none": 2}
@@ -170,3 +170,98 @@ def _check_loop_results(values, results):
         raise createPoptorchError(
             f"[for_loop] the body takes {before} and returns {after}; it must return tensors like those it takes."
         )
+
+
+def cond(condition, then_body, then_inps, else_body, else_inps):
+    """What then_body(*then_inps) returns if the condition holds, else what else_body(*else_inps) returns. For inference.
+
+    On the device both are computed and the results chosen between.
+    """
+    for name, inputs in (("then_inps", then_inps), ("else_inps", else_inps)):
+        if not isinstance(inputs, list) or not all(isinstance(tensor, torch.Tensor) for tensor in inputs):
+            raise ValueError(f"{name} of cond must be a list of tensors, not {inputs!r}")
+    if not isinstance(condition, torch.Tensor) or condition.dtype is not torch.bool or condition.numel() != 1:
+        raise createPoptorchError("[cond] the condition must be a bool tensor of one element.")
+    if not poptorch_core.is_capturing():
+        return _branch(then_body, then_inps) if condition else _branch(else_body, else_inps)
+    if _capture_context.current().training:
+        raise createPoptorchError("[cond] is for inference only; in a training model use torch.where.")
+    yes, no = _branch(then_body, then_inps), _branch(else_body, else_inps)
+    kinds = [[(tuple(t.shape), t.dtype) for t in results] for results in (yes, no)]
+    if kinds[0] != kinds[1]:
+        raise createPoptorchError(
+            f"[cond] then_body returns {kinds[0]} and else_body {kinds[1]}; both must return tensors of the same "
+            "shapes and types."
+        )
+    chosen = condition.reshape(())
+    return [torch.where(chosen, a, b) for a, b in zip(yes, no)]
+
+
+def _branch(body, inputs):
+    results = body(*(tensor.clone() for tensor in inputs))  # the caller's tensors stay as they are
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+# -- ops that exist on the host only ----------------------------------------------------------------------------------
+def _refuse_in_model(op, instead):
+    if poptorch_core.is_capturing():
+        raise createPoptorchError(f"[{op}] is not supported yet in a wrapped model; {instead}.")
+
+
+def set_overlap_for_input(input_tensors, mode):
+    """The tensors themselves, transferred while the device computes."""
+    return _set_overlap("set_overlap_for_input", input_tensors, mode)
+
+
+def set_overlap_for_output(output_tensors, mode):
+    """The tensors themselves, transferred while the device computes."""
+    return _set_overlap("set_overlap_for_output", output_tensors, mode)
+
+
+def _set_overlap(op, tensors, mode):
+    if not isinstance(mode, OverlapMode):
+        raise createPoptorchError(f"[{op}] expects a poptorch.OverlapMode, not {mode!r}.")
+    if mode is not OverlapMode.NoOverlap:
+        _refuse_in_model(op, "transfers never overlap with computation: use OverlapMode.NoOverlap")
+    return tensors
+
+
+class CPU:
+    """A module or function that runs on the host in the middle of a model."""
+
+    def __init__(self, layer_to_call, ID):
+        self._layer = layer_to_call
+        self._id = ID
+
+    def __call__(self, *inputs):
+        _refuse_in_model(f"CPU {self._id}", "call the layer before or after the model")
+        return self._layer(*inputs)
+
+
+def custom_op(inputs, name, domain, domain_version, example_outputs, attributes=None):
+    """An op that was registered by the user. On the host: zeros like the example outputs."""
+    _refuse_in_model(f"custom_op {domain}.{name} version {domain_version}", "express it with torch functions")
+    return [torch.zeros_like(tensor) for tensor in example_outputs]
+
+
+def ctc_beam_search_decoder(probs, lengths, blank=0, beam_width=100, top_paths=1):
+    """The likeliest label sequences: their probabilities, lengths and labels. On the host: zeros."""
+    _check_tensor("ctc_beam_search_decoder", probs)
+    _check_tensor("ctc_beam_search_decoder", lengths)
+    _refuse_in_model("ctc_beam_search_decoder", "return the probabilities and decode them on the host")
+    time, batch, _ = probs.shape
+    integers = {"dtype": lengths.dtype}
+    return (
+        torch.zeros(batch, top_paths), torch.zeros(batch, top_paths, **integers),
+        torch.zeros(batch, top_paths, time, **integers),
+    )
+
+
+def fps(src, ptr, ratio=0.5, random_start=False):
+    """Farthest-point sampling."""
+    raise createPoptorchError("[fps] is not supported yet; sample before the model is called.")
+
+
+def nearest(x, y, batch_x=None, batch_y=None):
+    """For each row of x the index of the nearest row of y."""
+    raise createPoptorchError("[nearest] is not supported yet; use torch.cdist(x, y).argmin(1).")

@@ -1,0 +1,73 @@
+"""What cannot be done yet is said by name, with what to do instead."""
+
+import poptorch
+import pytest
+import torch
+
+
+def _options():
+    return poptorch.Options().showCompilationProgressBar(False)
+
+
+@pytest.mark.parametrize("call", [
+    lambda e: e.save("file"),
+    lambda e: e.compileAndExport("file", torch.zeros(2, 3)),
+    lambda e: e.loadExecutable("file"),
+    lambda e: e.cycleCount(),
+    lambda e: e.getPerfCounters(),
+    lambda e: e.getLatency(),
+    lambda e: e.getHostIpuLatency(),
+    lambda e: e.getComputeLatency(),
+    lambda e: e.getIpuHostLatency(),
+    lambda e: poptorch.load("file"),
+    lambda e: poptorch.fps(torch.zeros(4, 3), [0, 4]),
+    lambda e: poptorch.nearest(torch.zeros(4, 3), torch.zeros(4, 3)),
+])
+def test_members_and_functions(call):
+    executor = poptorch.inferenceModel(torch.nn.Linear(3, 2), _options())
+    executor(torch.zeros(2, 3))
+    with pytest.raises(poptorch.Error, match="is not supported yet; "):
+        call(executor)
+
+
+def test_tensor_that_was_not_anchored():
+    executor = poptorch.inferenceModel(torch.nn.Linear(3, 2), _options())
+    executor(torch.zeros(2, 3))
+    with pytest.raises(AssertionError, match='No tensor was anchored as "loss"'):
+        executor.getAnchoredTensor("loss")
+
+
+class Calls(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: poptorch.CPU(torch.relu, "relu")(x),
+    lambda x: poptorch.custom_op([x], "Cube", "test.ops", 1, [x])[0],
+    lambda x: poptorch.ctc_beam_search_decoder(x.reshape(1, 2, 3), torch.tensor([1, 1]))[0],
+    lambda x: poptorch.set_overlap_for_input(x, poptorch.OverlapMode.OverlapAccumulationLoop),
+    lambda x: poptorch.set_overlap_for_output(x, poptorch.OverlapMode.OverlapAccumulationLoop),
+])
+def test_ops_of_the_host_alone(function):
+    x = torch.randn(2, 3)
+    assert isinstance(function(x), torch.Tensor)
+    with pytest.raises(poptorch.Error, match="is not supported yet in a wrapped model; "):
+        poptorch.inferenceModel(Calls(function), _options())(x)
+
+
+def test_wrapped_model_inside_another():
+    inner = poptorch.inferenceModel(torch.nn.Linear(3, 3), _options())
+    with pytest.raises(poptorch.Error, match="cannot be called inside the forward of another"):
+        poptorch.inferenceModel(Calls(lambda x: inner(x)), _options())(torch.zeros(2, 3))
+
+
+def test_accumulation_factor_that_contradicts():
+    options = _options()
+    options._Popart.set("accumulationFactor", 4)
+    with pytest.raises(poptorch.Error, match="accumulationFactor is 4, but Training.gradientAccumulation is 1"):
+        poptorch.inferenceModel(torch.nn.Linear(3, 3), options)(torch.zeros(2, 3))
