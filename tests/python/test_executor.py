@@ -391,6 +391,18 @@ def test_inference_follows_training(model, trainer, monkeypatch):
     torch.testing.assert_close(of_child(X), follower(X))
 
 
+def test_inference_follows_weights_given_to_the_trainer(model, trainer):
+    follower = poptorch.inferenceModel(trainer, quiet())
+    trainer(X, TARGET)
+    follower(X)
+    trainer.load_state_dict(Trained().state_dict())
+    torch.testing.assert_close(follower(X), model(X).detach())
+    with torch.no_grad():
+        model.fc.weight.zero_()
+    trainer.copyWeightsToDevice()
+    torch.testing.assert_close(follower(X), model(X).detach())
+
+
 def test_inference_wrapped_first_is_not_linked(model):
     early = poptorch.inferenceModel(model, quiet())
     before = early(X)
@@ -578,6 +590,13 @@ def test_random_state(model):
     executor.rng_state = state
     executor.detachFromDevice()
     assert torch.equal(executor(ones), expected)
+
+
+def test_negative_seeds():
+    def drawn(seed):
+        return inference(lambda self, x: torch.rand_like(x), quiet().randomSeed(seed))(X)
+
+    assert torch.equal(drawn(-5), drawn(-5)) and not torch.equal(drawn(-5), drawn(5))
 
 
 def test_tensor_names(model, trainer):

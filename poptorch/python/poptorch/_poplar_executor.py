@@ -3,6 +3,7 @@
 import datetime
 import os
 import sys
+import threading
 import time
 
 from . import _capture, _engine_limits, _weight_sync, annotations, poptorch_core
@@ -13,6 +14,11 @@ from ._logging import logger
 from .enums import ConnectionType, OutputMode, ReductionType
 from .errors import createPoptorchError
 from .options import Options
+
+
+_SEED_MASK = (1 << 64) - 1
+# Capture replaces parts of torch and of the modules for its duration: threads take turns.
+_compilation = threading.RLock()
 
 
 class PoplarExecutor(_engine_limits.UnavailableMembers):
@@ -113,6 +119,11 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         self._compile(args, kwargs)
 
     def _compile(self, args, kwargs):
+        with _compilation:
+            if self._core is None:  # another thread may have been first
+                self._compile_alone(args, kwargs)
+
+    def _compile_alone(self, args, kwargs):
         begin = time.perf_counter()
         if self._training and _weight_sync.live_source(self._user_model) is None:  # called again after destroy()
             _weight_sync.hook(self._user_model, self._host_weights)
@@ -184,7 +195,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
 
     def _seed(self):
         if self._options.exists("random_seed"):
-            return self._options.random_seed
+            return self._options.random_seed & _SEED_MASK  # torch.manual_seed takes negative numbers too
         return int.from_bytes(os.urandom(6), "little")  # executors without a seed draw different numbers
 
     def isCompiled(self):
@@ -274,6 +285,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             self._followed[source] = source.version
         if self._host_weights is not None:
             self._host_weights.stale = False
+            self._host_weights.version += 1  # the host may have changed them: those who follow take them too
         self._core.upload_weights()
 
     def _refresh_weights(self):
@@ -333,7 +345,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         self._require_compiled("rng_state")
         if not state or len(state) > 2:
             raise createPoptorchError(f"[rng_state] expected [seed] or [seed, step], not {state!r}.")
-        self._core.set_random_state(state[0], state[1] if len(state) > 1 else 0)
+        self._core.set_random_state(state[0] & _SEED_MASK, state[1] if len(state) > 1 else 0)
 
 
 def _restore(model, options, training, optimizer):
