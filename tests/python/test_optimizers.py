@@ -420,3 +420,10 @@ def test_state_of_others_is_refused():
         optimizer.load_state_dict({})
     with pytest.raises(RuntimeError, match="ipu_state"):
         optimizer.load_state_dict(torch.optim.SGD(make().parameters(), lr=0.1).state_dict())
+
+
+def test_maximize_is_ignored_aloud(capfd):
+    model = make()
+    optimizer = poptorch.optim.SGD(model.parameters(), lr=0.1, maximize=True)
+    poptorch.trainingModel(model, quiet(), optimizer).compile(*batches(1)[0])
+    assert "maximize=True is ignored" in capfd.readouterr().err

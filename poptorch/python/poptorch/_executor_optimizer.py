@@ -10,6 +10,7 @@ from ._optimizer_lowering import (
     needs_running_mean,
     unexpected_attributes,
     warn_about_half_state,
+    warn_about_maximize,
 )
 from .enums import MeanReductionStrategy
 from .errors import createPoptorchError
@@ -54,6 +55,7 @@ class ExecutorOptimizer:
         self._names = names
         self._lowered = LoweredOptimizer(self.optimizer, names)
         warn_about_half_state(self.optimizer)
+        warn_about_maximize(self.optimizer)
         listed = {name for group in self._lowered.parameters for name in group}
         if names and not listed:
             raise createPoptorchError(

@@ -194,6 +194,11 @@ def warn_about_half_state(optimizer):
         logger.warning("%s: float16 was asked for; optimiser state is kept in float32", ", ".join(names))
 
 
+def warn_about_maximize(optimizer):
+    if any(group.get("maximize") for group in optimizer.param_groups):
+        logger.warning("maximize=True is ignored: models are trained to minimise their loss; negate the loss instead")
+
+
 def unexpected_attributes(optimizer, kind):
     """Names of attributes and group entries that play no role on the device."""
     known = set(_GROUP_ATTRIBUTES[kind]) | _HOST_ONLY | set(_HALF_STATE) | {
