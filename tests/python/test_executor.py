@@ -358,6 +358,16 @@ def test_wrapped_module_keeps_its_nature(model):
     assert type(model.fc.weight) is torch.nn.Parameter
 
 
+def test_parametrised_module():
+    parametrised = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(3, 2)).eval()
+    torch.testing.assert_close(poptorch.inferenceModel(parametrised, quiet())(X), parametrised(X).detach())
+
+    trained = function_model(lambda self, x, y: torch.nn.functional.mse_loss(self.m0(x), y), parametrised)
+    before = parametrised.weight.detach().clone()
+    poptorch.trainingModel(trained, quiet(), torch.optim.SGD(trained.parameters(), lr=0.1))(X, TARGET)
+    assert not torch.equal(parametrised.weight, before)
+
+
 def test_module_is_wrapped_once(model, trainer):
     with pytest.raises(RuntimeError, match="destroy"):
         poptorch.trainingModel(model)

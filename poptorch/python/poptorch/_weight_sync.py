@@ -208,7 +208,12 @@ def live_source(module):
 
 def plain_copy(module):
     """A shallow copy: it shares sub-modules, parameters and buffers, and follows nobody."""
-    result = copy.copy(module)
+    if hasattr(type(module), "__copy__"):
+        result = copy.copy(module)
+    else:
+        # Not copy.copy, which copies as pickle does: parametrised modules and others refuse that.
+        result = type(module).__new__(type(module))
+        result.__dict__.update(module.__dict__)
     if hasattr(type(module), "_poptorch_source"):
         result.__class__ = type(module)._poptorch_plain
     return result
