@@ -248,6 +248,7 @@ def test_optimizer_of_another_model_is_refused():
 
 
 # -- setOptimizer ---------------------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("error")  # schedulers see that steps are made
 @pytest.mark.parametrize("library", [torch.optim, poptorch.optim], ids=["torch", "poptorch"])
 def test_scheduler_takes_effect_through_set_optimizer(library):
     model = make()

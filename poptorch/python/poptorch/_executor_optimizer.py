@@ -90,6 +90,8 @@ class ExecutorOptimizer:
     # -- running --------------------------------------------------------------------------------------------------
     def before_run(self, core):
         self._state_is_stale = True
+        # Schedulers of torch look here to warn those who forgot step(), which the device does.
+        self.optimizer._step_count = getattr(self.optimizer, "_step_count", 0) + 1
         if getattr(self.optimizer, "has_state_to_upload", False):
             self._upload_state(core)
 
