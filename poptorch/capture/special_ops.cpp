@@ -39,6 +39,9 @@ Lowered lower_equal(Recorder& recorder, const OperatorHandle&, Stack& arguments)
   return Stack{known_a->equal(*known_b)};
 }
 
+// nn.TransformerEncoder asks before it makes a tensor of sequences of varying length, which models do not have.
+Lowered lower_is_left_aligned(Recorder&, const OperatorHandle&, Stack&) { return Stack{false}; }
+
 std::optional<c10::Device> device_argument(const OperatorHandle& op, const Stack& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (op.schema().arguments()[i].name() == "device" && arguments[i].isDevice()) return arguments[i].toDevice();
@@ -96,6 +99,7 @@ Lowered lower_special(Recorder& recorder, const OperatorHandle& op, Stack& argum
       {"aten::_local_scalar_dense", lower_item}, {"aten::item", lower_item},     {"aten::equal", lower_equal},
       {"aten::to", lower_to},                    {"aten::_to_copy", lower_to},   {"aten::resize_", lower_resize},
       {"aten::resize_as_", lower_resize},        {"aten::set_", lower_set},
+      {"aten::_nested_tensor_from_mask_left_aligned", lower_is_left_aligned},
   };
   const auto found = table.find(op.operator_name().name);
   return found == table.end() ? std::nullopt : found->second(recorder, op, arguments);
@@ -104,6 +108,12 @@ Lowered lower_special(Recorder& recorder, const OperatorHandle& op, Stack& argum
 Lowered lower_if_known(Recorder& recorder, const OperatorHandle& op, const Stack& arguments) {
   const bool shape_depends = op.hasTag(at::Tag::dynamic_output_shape);
   bool depends = shape_depends || op.hasTag(at::Tag::data_dependent_output);
+  // A number or a truth for Python, unlike a tensor, cannot wait until the model runs.
+  for (const c10::Argument& returned : op.schema().returns()) {
+    depends = depends || !(returned.type()->isSubtypeOf(*c10::OptionalType::ofTensor()) ||
+                           returned.type()->isSubtypeOf(*c10::ListType::ofTensors()) ||
+                           returned.type()->isSubtypeOf(*c10::ListType::ofOptionalTensors()));
+  }
   if (op.operator_name().name == "aten::index") {  // only a mask makes its shape depend on values
     depends = false;
     for_each_tensor(arguments[1], [&](const at::Tensor& index) {

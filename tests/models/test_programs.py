@@ -100,7 +100,6 @@ def test_ported_script_trains_then_infers_with_the_trained_weights():
     torch.testing.assert_close(outputs, expected.detach(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_fashion_mnist_example_learns(tmp_path):
     if not pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
         pytest.skip("needs the Debian package dataset-fashion-mnist")
