@@ -49,6 +49,31 @@ def test_other_constant(executor):
     assert '"scale" was 1.0 when the model was compiled and is 2.0 now' in message(error)
 
 
+class Box:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def test_tensors_in_an_unknown_object(capfd):
+    options = poptorch.Options().showCompilationProgressBar(False)
+
+    class Boxes(torch.nn.Module):
+        def forward(self, x, kind):
+            return Box(x * 2) if kind == "Box" else {x * 2}
+
+    class Opens(torch.nn.Module):
+        def forward(self, x, box):
+            return x + box.tensor
+
+    for kind in ("Box", "set"):
+        with pytest.raises(poptorch.Error) as error:
+            poptorch.inferenceModel(Boxes(), options)(torch.zeros(3), kind)
+        assert message(error).startswith(f'[model call] "output" is a {kind} with tensors in it')
+        assert "registerCustomArgParser" in message(error)
+    poptorch.inferenceModel(Opens(), options)(torch.zeros(3), Box(torch.ones(3)))
+    assert 'Argument "box" is a Box with tensors in it' in capfd.readouterr().err
+
+
 def test_zero_size_input():
     with pytest.raises(poptorch.Error) as error:
         poptorch.inferenceModel(Double())(torch.zeros(0, 3))

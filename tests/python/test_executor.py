@@ -3,8 +3,10 @@
 import collections
 import copy
 import io
+import math
 import pickle
 
+import numpy as np
 import poptorch
 import pytest
 import torch
@@ -126,6 +128,16 @@ def test_constants_are_compiled_in():
         executor(x, 3)
     with pytest.raises(poptorch.Error, match='"flag" was None'):
         executor(x, flag=x)
+
+
+def test_constants_that_compare_strangely():
+    executor = inference(lambda self, x, array, number: x + torch.from_numpy(array) + number)
+    executor(X, np.ones(3, np.float32), math.nan)
+    executor(X, np.ones(3, np.float32), float("nan"))
+    with pytest.raises(poptorch.Error, match='argument "array" was'):
+        executor(X, np.zeros(3, np.float32), math.nan)
+    with pytest.raises(poptorch.Error, match='argument "number" was nan'):
+        executor(X, np.ones(3, np.float32), 1.0)
 
 
 def test_default_tensor_is_an_input():

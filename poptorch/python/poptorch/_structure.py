@@ -56,7 +56,10 @@ class ConstantNode:
 
 def _equal(a, b):
     try:
-        return bool(a == b)
+        same = a == b
+        if hasattr(same, "all"):  # arrays compare element by element
+            return a.shape == b.shape and bool(same.all())
+        return bool(same) or (a != a and b != b)  # not a number stays not a number
     except Exception:  # pylint: disable=broad-except  # a type that cannot be compared is not equal
         return False
 
@@ -167,4 +170,26 @@ def build(value, path, leaves, paths):
             for key in children:
                 template[key] = None
         return MappingNode(path, {} if template is None else template, children)
+    _check_opaque(value, path)
     return ConstantNode(path, value)
+
+
+def _check_opaque(value, path):
+    """An object whose insides the engine does not know: tensors in it are neither inputs nor outputs."""
+    parts = value if isinstance(value, (set, frozenset)) else getattr(value, "__dict__", {}).values()
+    if isinstance(value, (type, torch.nn.Module)):
+        return
+    hidden = [part for part in parts if isinstance(part, torch.Tensor)]
+    way_out = f"Use a tuple, list or dict, or register a parser for {type(value).__name__} with " \
+              "poptorch.registerCustomArgParser"
+    if any(tensor.device.type == "ipu" for tensor in hidden):
+        raise createPoptorchError(
+            f'[model call] "{path}" is a {type(value).__name__} with tensors in it, which cannot be returned from a '
+            f"model: nothing would fill them in at each call. {way_out}."
+        )
+    if hidden:
+        _impl.warn_once(
+            f"opaque {path}",
+            'Argument "%s" is a %s with tensors in it: they are constants of the model, fixed by the first call. %s',
+            path, type(value).__name__, way_out,
+        )
