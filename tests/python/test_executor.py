@@ -607,6 +607,9 @@ def test_random_state(model):
     executor(ones)
     state = executor.rng_state
     expected = executor(ones)
+    for wrong in ([], [1, 2, 3], ["seed"]):
+        with pytest.raises(poptorch.Error, match="expected \\[seed\\] or \\[seed, step\\]"):
+            executor.rng_state = wrong
     executor.rng_state = state
     assert torch.equal(executor(ones), expected)
     executor.rng_state = state

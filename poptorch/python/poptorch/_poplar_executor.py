@@ -343,7 +343,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
     @rng_state.setter
     def rng_state(self, state):
         self._require_compiled("rng_state")
-        if not state or len(state) > 2:
+        if not state or len(state) > 2 or not all(isinstance(word, int) for word in state):
             raise createPoptorchError(f"[rng_state] expected [seed] or [seed, step], not {state!r}.")
         self._core.set_random_state(state[0] & _SEED_MASK, state[1] if len(state) > 1 else 0)
 
