@@ -11,7 +11,7 @@ REPEATS = 3
 
 
 def measure(make_model, images, labels):
-    """Shortest of a few compilations, in seconds; each starts from a new model."""
+    """Seconds of a few compilations, each of a new model."""
     times = []
     for _ in range(REPEATS):
         model = make_model().train()
@@ -21,7 +21,7 @@ def measure(make_model, images, labels):
         trainer.compile(images, labels)
         times.append(time.perf_counter() - start)
         trainer.destroy()
-    return min(times)
+    return times
 
 
 def main():
@@ -29,12 +29,13 @@ def main():
         ("tutorial CNN, batch 16", TutorialCnn, (16, 1, 28, 28), 0.3),
         ("resnet18 64x64, batch 8", resnet18, (8, 3, 64, 64), 2.0),
     ]
-    print(f"{'compile for training':28}{'seconds':>9}{'target':>9}")
+    print(f"{'compile for training':28}{'first s':>9}{'best s':>9}{'target':>9}")
     too_slow = 0
     for title, make_model, shape, target in cases:
-        seconds = measure(make_model, torch.randn(shape), torch.zeros(shape[0], dtype=torch.long))
-        too_slow += seconds > target
-        print(f"{title:28}{seconds:9.3f}{'< ' + str(target):>9}{'' if seconds <= target else '   missed'}", flush=True)
+        times = measure(make_model, torch.randn(shape), torch.zeros(shape[0], dtype=torch.long))
+        missed = times[0] > target  # the first one is what a user waits for
+        too_slow += missed
+        print(f"{title:28}{times[0]:9.3f}{min(times):9.3f}{'< ' + str(target):>9}{'   missed' * missed}", flush=True)
     return too_slow
 
 
