@@ -173,7 +173,7 @@ def _check_loop_results(values, results):
 
 
 def cond(condition, then_body, then_inps, else_body, else_inps):
-    """What then_body(*then_inps) returns if the condition holds, else what else_body(*else_inps) returns. For inference.
+    """What then_body(*then_inps) returns if the condition holds, else what else_body(*else_inps) does. For inference.
 
     On the device both are computed and the results chosen between.
     """
