@@ -54,6 +54,15 @@ BoxedOp::BoxedOp(const c10::OperatorHandle& op, const torch::jit::Stack& argumen
   }
 }
 
+void BoxedOp::widen_constants() {
+  for (c10::IValue& argument : arguments_) {
+    argument = map_tensors(argument, [](const at::Tensor& tensor) {
+      const bool half = tensor.defined() && tensor.scalar_type() == at::kHalf;
+      return half ? tensor.to(at::kFloat) : tensor;
+    });
+  }
+}
+
 bool BoxedOp::returns_argument(std::size_t result) const {
   const c10::Argument& formal = op_.schema().returns()[result];
   return formal.alias_info() != nullptr && formal.alias_info()->isWrite();

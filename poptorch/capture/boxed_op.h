@@ -20,6 +20,9 @@ class BoxedOp {
   const std::vector<at::Tensor>& inputs() const { return inputs_; }    // as they were given
   const std::vector<at::Tensor>& written() const { return written_; }  // arguments the op writes, as they were given
 
+  // From now on fixed arguments in half precision are float32.
+  void widen_constants();
+
   struct Results {
     torch::jit::Stack returned;
     std::vector<at::Tensor> written;  // the arguments in written(), with their new contents

@@ -58,6 +58,15 @@ class HostOp {
   const std::vector<std::size_t> results;  // of the op's flat results, those that are outputs
 };
 
+// An error of torch without its C++ stack.
+BoxedOp::Results call_torch(const BoxedOp& op, const std::vector<at::Tensor>& inputs) {
+  try {
+    return op.call(inputs, c10::Device(c10::DeviceType::CPU));
+  } catch (const c10::Error& error) {
+    throw aspen::UserError("[{}] {}", full_name(op.op()), error.what_without_backtrace());
+  }
+}
+
 class ForwardCall final : public aspen::HostFunction {
  public:
   explicit ForwardCall(std::shared_ptr<const HostOp> host_op) : host_op_(std::move(host_op)) {}
@@ -65,7 +74,7 @@ class ForwardCall final : public aspen::HostFunction {
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
     HostScope host;
-    const auto results = host_op_->op.call(host_op_->read_inputs(inputs), c10::Device(c10::DeviceType::CPU));
+    const auto results = call_torch(host_op_->op, host_op_->read_inputs(inputs));
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       store(results.flat[host_op_->results[i]], host_op_->outputs[i].type, outputs[i]);
     }
@@ -91,7 +100,7 @@ class BackwardCall final : public aspen::HostFunction {
       tensors[i] = tensors[i].detach().requires_grad_(true);
       wanted.push_back(tensors[i]);
     }
-    const auto results = host_op_->op.call(tensors, c10::Device(c10::DeviceType::CPU));
+    const auto results = call_torch(host_op_->op, tensors);
     std::vector<at::Tensor> roots, seeds;
     for (std::size_t i = 0; i < host_op_->outputs.size(); ++i) {
       const at::Tensor& result = results.flat[host_op_->results[i]];
@@ -125,14 +134,33 @@ std::function<void()>& foreign_error_cleaner() {
   return cleaner;
 }
 
+std::vector<at::Tensor> made_up_numbers(const BoxedOp& op) {
+  std::vector<at::Tensor> numbers;
+  for (const at::Tensor& input : op.inputs()) {
+    const bool floating = c10::isFloatingType(input.scalar_type());
+    numbers.push_back((floating ? at::rand(input.sizes()) : at::zeros(input.sizes())).to(input.scalar_type()));
+  }
+  return numbers;
+}
+
+// Torch computes little in half precision on the CPU.
+bool needs_float(const BoxedOp& op) {
+  const auto is_half = [](const at::Tensor& input) { return input.scalar_type() == at::kHalf; };
+  if (std::none_of(op.inputs().begin(), op.inputs().end(), is_half)) return false;
+  try {
+    op.call(made_up_numbers(op), c10::Device(c10::DeviceType::CPU));
+    return false;
+  } catch (const c10::Error&) {
+    return true;
+  }
+}
+
 // Results of the right shapes and types: from torch's shape functions, or by computing with made-up numbers.
 BoxedOp::Results example_results(const BoxedOp& op) {
-  std::vector<at::Tensor> metas, numbers;
+  std::vector<at::Tensor> metas;
   for (const at::Tensor& input : op.inputs()) {
     const auto options = at::TensorOptions().dtype(input.scalar_type());
     metas.push_back(at::empty(input.sizes(), options.device(c10::DeviceType::Meta)));
-    const bool floating = c10::isFloatingType(input.scalar_type());
-    numbers.push_back(floating ? at::rand(input.sizes()).to(input.scalar_type()) : at::zeros(input.sizes(), options));
   }
   if (!op.op().hasTag(at::Tag::nondeterministic_seeded)) {
     try {
@@ -141,7 +169,7 @@ BoxedOp::Results example_results(const BoxedOp& op) {
       if (foreign_error_cleaner()) foreign_error_cleaner()();
     }
   }
-  return op.call(numbers, c10::Device(c10::DeviceType::CPU));
+  return op.call(made_up_numbers(op), c10::Device(c10::DeviceType::CPU));
 }
 
 std::string type_list(const std::vector<Wire>& wires) {
@@ -158,12 +186,15 @@ torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& 
                                  const torch::jit::Stack& arguments) {
   BoxedOp boxed(op, arguments, [&](const at::Tensor& tensor) { return recorder.is_traced(tensor); });
   const auto example = example_results(boxed);
+  const bool widen = needs_float(boxed);
+  if (widen) boxed.widen_constants();
   std::vector<aspen::Value*> values;
   std::vector<Wire> inputs, outputs;
   std::vector<std::int64_t> differentiable;
   for (const at::Tensor& input : boxed.inputs()) {
     values.push_back(recorder.value_of(input));
-    inputs.push_back({values.back()->type(), input.scalar_type()});
+    const bool as_float = widen && input.scalar_type() == at::kHalf;
+    inputs.push_back({values.back()->type(), as_float ? at::kFloat : input.scalar_type()});
     if (aspen::is_floating(values.back()->dtype())) {
       differentiable.push_back(static_cast<std::int64_t>(values.size() - 1));
     }

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "poptorch/capture/dispatch.h"
+#include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
 #include "poptorch/capture/tensors.h"
 #include "poptorch/capture/traced_impl.h"
@@ -21,6 +22,10 @@ using Lowered = std::optional<Stack>;
       "values yet. item(), bool(), int(), float(), .cpu() and Python conditions need one. Use tensor operations "
       "instead (torch.where for a choice, poptorch.dynamic_slice for a slice), or return the tensor from forward.{}",
       what, recorder.where());
+}
+
+bool is_mask(const at::Tensor& index) {
+  return index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
 }
 
 Lowered lower_item(Recorder& recorder, const OperatorHandle&, Stack& arguments) {
@@ -91,6 +96,25 @@ Lowered lower_set(Recorder& recorder, const OperatorHandle& op, Stack&) {
                          full_name(op), recorder.where());
 }
 
+// x[mask] with a mask known now is x[positions]: a mask stands for as many lists of positions as it has axes.
+Lowered index_by_known_masks(Recorder& recorder, const OperatorHandle& op, const Stack& arguments) {
+  if (full_name(op) != "aten::index.Tensor") return std::nullopt;
+  c10::List<c10::optional<at::Tensor>> indices;
+  for (c10::optional<at::Tensor> index : arguments[1].toOptionalTensorList()) {
+    if (!index || !is_mask(*index)) {
+      indices.push_back(index);
+      continue;
+    }
+    const auto mask = recorder.known(*index);
+    if (!mask) return std::nullopt;
+    for (const at::Tensor& column : mask->nonzero().unbind(1)) indices.push_back(column);
+  }
+  Stack results = {arguments[0], indices};
+  CaptureScope capture;
+  op.callBoxed(&results);
+  return results;
+}
+
 }  // namespace
 
 Lowered lower_special(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
@@ -116,11 +140,10 @@ Lowered lower_if_known(Recorder& recorder, const OperatorHandle& op, const Stack
   }
   if (op.operator_name().name == "aten::index") {  // only a mask makes its shape depend on values
     depends = false;
-    for_each_tensor(arguments[1], [&](const at::Tensor& index) {
-      depends = depends || (index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte));
-    });
+    for_each_tensor(arguments[1], [&](const at::Tensor& index) { depends = depends || is_mask(index); });
   }
   if (!depends) return std::nullopt;
+  if (auto results = index_by_known_masks(recorder, op, arguments)) return results;
   bool all_known = true;
   Stack results = arguments;
   for (IValue& argument : results) {

@@ -129,6 +129,10 @@ PYBIND11_MODULE(poptorch_core, module) {
   });
   bind_model(module);
   module.def("is_capturing", [] { return Recorder::current() != nullptr; });
+  module.def("is_traced", [](const at::Tensor& tensor) {
+    const Recorder* recorder = Recorder::current();
+    return recorder != nullptr && recorder->is_traced(tensor);
+  });
   module.def("push_scope", &push_scope);
   module.def("pop_scope", &pop_scope);
   module.def("set_log_level", [](const std::string& name) { aspen::log::set_level(name); });

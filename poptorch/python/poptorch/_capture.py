@@ -5,7 +5,7 @@ import warnings
 
 import torch
 
-from . import _autograd_functions, _impl, _structure, _weight_sync, poptorch_core
+from . import _captured_torch, _impl, _structure, _weight_sync, poptorch_core
 from ._capture_context import CaptureContext
 from .errors import createPoptorchError
 
@@ -20,7 +20,7 @@ class _ModuleScopes:
 
     def __enter__(self):
         for path, child in self._module.named_modules():
-            if path:
+            if path and not isinstance(child, torch.jit.ScriptModule):  # those take no hooks
                 self._handles.append(child.register_forward_pre_hook(self._enter(path.replace(".", "/"))))
                 self._handles.append(child.register_forward_hook(self._leave))
         return self
@@ -47,7 +47,9 @@ class _TensorsInPlace:
     """Parameters and buffers must be changed in place: a new tensor in their stead would not live on the device."""
 
     def __init__(self, module):
-        self._owners = [(path, child) for path, child in module.named_modules()]
+        # A scripted module does not let go of its tensors.
+        modules = module.named_modules()
+        self._owners = [(path, child) for path, child in modules if not isinstance(child, torch.jit.ScriptModule)]
         self._before = [(dict(child._parameters), dict(child._buffers)) for _, child in self._owners]
 
     def check(self):
@@ -124,7 +126,7 @@ def capture(core, module, plan, inputs, options, training):
     poptorch_core.set_source_excludes(options._source_location_excludes)
     try:
         with _impl.compile_hooks(), _weight_sync.suspended(module), _no_distribution_checks(), torch.enable_grad():
-            with scopes, context, _autograd_functions.recorded():
+            with scopes, context, _captured_torch.recorded():
                 entries = core.capture(forward, inputs, plan.names)
     finally:
         tensors.restore()
