@@ -51,6 +51,30 @@ TEST(HostCall, WritesItsArguments) {
       {torch::randn({4, 3})});
 }
 
+TEST(HostCall, HalfPrecisionIsComputedInFloat) {
+  torch::manual_seed(3);
+  const auto x = torch::rand({2, 3}).to(torch::kHalf);
+  const Captured captured =
+      capture_and_run([](const Tensors& in) -> Tensors { return {torch::special_erfcx(in[0])}; }, {x});
+  EXPECT_EQ(captured.outputs[0].scalar_type(), torch::kHalf);
+  const auto wanted = torch::special_erfcx(x.to(torch::kFloat)).to(torch::kHalf);
+  expect_close(captured.outputs[0], wanted, "output");
+}
+
+TEST(HostCall, ErrorsOfTorchNameTheOp) {
+  try {
+    const auto function = [](const Tensors& in) -> Tensors {
+      return {std::get<0>(torch::linalg_cholesky_ex(in[0], /*upper=*/false, /*check_errors=*/true))};
+    };
+    capture_and_run(function, {-torch::eye(3)});
+    FAIL() << "no error";
+  } catch (const aspen::Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("linalg_cholesky_ex"), std::string::npos) << text;
+    EXPECT_EQ(text.find("frame #"), std::string::npos) << text;
+  }
+}
+
 // y = f(w * x), trained for one step by SGD with learning rate 1: the step is the gradient.
 torch::Tensor trained_step(const std::function<torch::Tensor(torch::Tensor)>& f, torch::Tensor w,
                            const torch::Tensor& x) {

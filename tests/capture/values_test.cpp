@@ -42,6 +42,15 @@ TEST(Values, MaskOfAnInputIsRefused) {
   EXPECT_NE(text.find("torch.where"), std::string::npos) << text;
 }
 
+TEST(Values, MaskOfAConstantPicksRows) {
+  expect_like_torch(
+      [](const Tensors& in) -> Tensors {
+        const auto ramp = torch::arange(4, in[0].options());
+        return {in[0].index({ramp > 1})};
+      },
+      {torch::randn({4, 3})});
+}
+
 TEST(Values, HostConstantsAreFrozenAtTheirUse) {
   auto factor = torch::full({2}, 3.0);
   const auto captured = capture_and_run(
