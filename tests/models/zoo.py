@@ -91,7 +91,7 @@ if torchvision is not None:
     }.items():
         classifier(name, size)
     classifier("googlenet", 64, aux_logits=True, init_weights=False)
-    classifier("inception_v3", 128, aux_logits=True, init_weights=False)
+    classifier("inception_v3", 299, aux_logits=True, init_weights=False)
     classifier("vit_b_16", 32, batch=2, image_size=32)
     classifier("swin_t", 64, batch=2)
     classifier("swin_v2_t", 64, batch=2)
