@@ -138,7 +138,11 @@ void Model::download_weights() {
     const auto* variable = find_variable(entry.name);
     if (variable == nullptr) continue;
     const Bytes bytes = read_variable(*variable);
-    if (!bytes.empty()) from_graph_bytes(bytes.data(), variable->type, entry.tensor);
+    if (bytes.empty()) continue;
+    // What the device has not changed keeps the digits that only the host's type can hold.
+    const bool narrowed = entry.tensor.nbytes() != bytes.size();
+    if (narrowed && to_graph_bytes(entry.tensor) == bytes) continue;
+    from_graph_bytes(bytes.data(), variable->type, entry.tensor);
   }
 }
 

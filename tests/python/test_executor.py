@@ -370,6 +370,16 @@ def test_wrapped_module_keeps_its_nature(model):
     assert type(model.fc.weight) is torch.nn.Parameter
 
 
+def test_what_the_device_does_not_change_keeps_its_digits():
+    fixed, model = torch.tensor([2**40, 3]), function_model(lambda self, x, y: (self.m0(x), self.loss(x, y)))
+    model.m0 = torch.nn.Linear(3, 2).double()
+    model.loss = lambda x, y: torch.nn.functional.mse_loss(model.m0(x) * model.scale + (model.fixed > 0), y)
+    model.register_buffer("fixed", fixed.clone())
+    model.register_parameter("scale", torch.nn.Parameter(torch.full((2,), 1 / 3, dtype=torch.double), False))
+    poptorch.trainingModel(model, quiet())(X.double(), TARGET.double())
+    assert torch.equal(model.fixed, fixed) and (model.scale == 1 / 3).all()
+
+
 def test_parametrised_module():
     parametrised = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(3, 2)).eval()
     torch.testing.assert_close(poptorch.inferenceModel(parametrised, quiet())(X), parametrised(X).detach())
