@@ -27,8 +27,15 @@ void type_as(Call& call) { convert(call, call.dtype("other"), false); }
 // _to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, ...)
 void to_copy(Call& call) { convert(call, call.dtype_option("dtype").value_or(call.dtype("self")), true); }
 
-// contiguous(Tensor(a) self, *, MemoryFormat memory_format), positive(Tensor(a) self)
+// positive(Tensor(a) self)
 void identity(Call& call) { call.same("self"); }
+
+// contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format): a copy unless it is contiguous already
+void contiguous(Call& call) {
+  const auto format = static_cast<c10::MemoryFormat>(call.integer("memory_format"));
+  if (format == c10::MemoryFormat::Contiguous && call.is_contiguous("self")) return call.same("self");
+  call.result(call.value("self"), call.dtype("self"));
+}
 
 // alias(Tensor(a) self), lift_fresh(Tensor(a) self)
 void alias(Call& call) { call.view("self", {}); }
@@ -63,7 +70,7 @@ void register_conversion(HandlerTable& table) {
   table.add("aten::to.other", to_other);
   table.add("aten::type_as", type_as);
   table.add("aten::_to_copy", to_copy);
-  table.add("aten::contiguous", identity);
+  table.add("aten::contiguous", contiguous);
   table.add("aten::positive", identity);
   table.add("aten::alias", alias);
   table.add("aten::lift_fresh", alias);

@@ -1,4 +1,4 @@
-// Views: results that share storage with their argument. Everything is contiguous, so every reshape is a view.
+// Views: results that share storage with their argument.
 #include "poptorch/aten/support/view_chain.h"
 
 #include <algorithm>
@@ -19,12 +19,12 @@ void view(Call& call, const ChainMaker& chain, std::string_view argument = "self
 Handler reshape_to(const char* sizes) {
   return [sizes](Call& call) {
     Value* x = call.value("self");
-    view(call, chain_of(call).reshape(complete_shape(call.integers(sizes), x->type().numel(), call.name())));
+    call.reshaped("self", complete_shape(call.integers(sizes), x->type().numel(), call.name()));
   };
 }
 
 // view_as(Tensor(a) self, Tensor other)
-void view_as(Call& call) { view(call, chain_of(call).reshape(call.value("other")->shape())); }
+void view_as(Call& call) { call.reshaped("self", call.value("other")->shape()); }
 
 // flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1)
 void flatten(Call& call) {
@@ -33,13 +33,13 @@ void flatten(Call& call) {
   if (start > end) {
     throw UserError("[flatten] start_dim {} comes after end_dim {}; expected start_dim <= end_dim.", start, end);
   }
-  if (shape.empty()) return view(call, chain_of(call).reshape({1}));
+  if (shape.empty()) return call.reshaped("self", {1});
   Shape merged(shape.begin(), shape.begin() + start);
   std::int64_t extent = 1;
   for (auto axis = start; axis <= end; ++axis) extent *= shape[axis];
   merged.push_back(extent);
   merged.insert(merged.end(), shape.begin() + end + 1, shape.end());
-  view(call, chain_of(call).reshape(std::move(merged)));
+  call.reshaped("self", merged);
 }
 
 // squeeze(Tensor(a) self)

@@ -1,5 +1,7 @@
 #include "poptorch/capture/alias.h"
 
+#include <ATen/TensorUtils.h>
+
 #include "aspen/ops/build.h"
 #include "aspen/ops/index/index.h"
 #include "aspen/ops/shape/shape.h"
@@ -48,6 +50,56 @@ Value* put_back(Builder& b, const ViewStep& step, Value* whole, Value* part) {
   throw aspen::InternalError("no way back through view step {}", step.op);
 }
 
+using Strides = std::vector<std::int64_t>;
+
+// A tensor in memory: what a step of a view does to its shape and strides.
+struct Layout {
+  aspen::Shape shape;
+  Strides strides;
+
+  bool reshape(const aspen::Shape& target) {
+    auto moved = at::detail::computeStride(shape, strides, target);
+    if (!moved) return false;
+    shape = target;
+    strides = std::move(*moved);
+    return true;
+  }
+
+  void transpose(const std::vector<std::int64_t>& permutation) {
+    const Layout before = *this;
+    for (std::size_t i = 0; i < permutation.size(); ++i) {
+      shape[i] = before.shape[permutation[i]];
+      strides[i] = before.strides[permutation[i]];
+    }
+  }
+
+  void slice(const aspen::SliceAttrs& attrs) {
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      shape[i] = (attrs.ends[i] - attrs.starts[i] + attrs.steps[i] - 1) / attrs.steps[i];
+      strides[i] *= attrs.steps[i];
+    }
+  }
+
+  void broadcast(const aspen::Shape& target) {
+    const std::size_t added = target.size() - shape.size();
+    Strides grown(target.size(), 0);
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] == target[added + i]) grown[added + i] = strides[i];
+    }
+    shape = target;
+    strides = std::move(grown);
+  }
+
+  bool apply(const ViewStep& step) {
+    if (step.op == "reshape") return reshape(step.attrs.as<aspen::ReshapeAttrs>().shape);
+    if (step.op == "take") return false;
+    if (step.op == "transpose") transpose(step.attrs.as<aspen::TransposeAttrs>().permutation);
+    if (step.op == "slice") slice(step.attrs.as<aspen::SliceAttrs>());
+    if (step.op == "broadcast") broadcast(step.attrs.as<aspen::BroadcastAttrs>().shape);
+    return true;
+  }
+};
+
 }  // namespace
 
 Value* TracedStorage::contents() {
@@ -95,6 +147,30 @@ std::shared_ptr<Traced> Traced::view(Builder& b, const ViewChain& steps) {
   result->value_ = value;
   result->seen_ = storage_->writes;
   return result;
+}
+
+std::optional<Strides> Traced::strides() const {
+  const aspen::Shape& base = storage_->contents()->shape();
+  Layout layout{base, at::detail::defaultStrides(base)};
+  for (const ViewStep& step : chain_) {
+    if (!layout.apply(step)) return std::nullopt;
+  }
+  return layout.strides;
+}
+
+bool Traced::reshapes_in_place(const aspen::Shape& shape) const {
+  const auto own = strides();
+  return own && at::detail::computeStride(shape_, *own, shape).has_value();
+}
+
+bool Traced::is_contiguous() const {
+  const auto own = strides();
+  if (!own) return false;
+  const Strides packed = at::detail::defaultStrides(shape_);
+  for (std::size_t i = 0; i < shape_.size(); ++i) {
+    if (shape_[i] > 1 && (*own)[i] != packed[i]) return false;
+  }
+  return true;
 }
 
 }  // namespace poptorch

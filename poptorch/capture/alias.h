@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,14 @@ class Traced {
   // `value` has the shape and graph type of this tensor. A write through a broadcast is a UserError, as in torch.
   void write(aspen::Builder& b, aspen::Value* value);
   std::shared_ptr<Traced> view(aspen::Builder& b, const ViewChain& steps);
+  // Whether torch's reshape() to `shape` shares memory with this tensor; if not, it is a copy.
+  bool reshapes_in_place(const aspen::Shape& shape) const;
+  bool is_contiguous() const;
 
  private:
+  // Distances in memory between neighbours along each axis; nullopt if there is no fixed one.
+  std::optional<std::vector<std::int64_t>> strides() const;
+
   std::shared_ptr<TracedStorage> storage_;
   ViewChain chain_;
   aspen::Shape shape_;

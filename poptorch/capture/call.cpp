@@ -3,6 +3,7 @@
 #include <ATen/native/TypeProperties.h>
 
 #include "aspen/ops/build.h"
+#include "aspen/ops/shape/shape.h"
 #include "poptorch/capture/dispatch.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/capture/tensors.h"
@@ -166,6 +167,18 @@ void Call::view_list(std::string_view argument, const std::vector<ViewChain>& ch
   c10::List<at::Tensor> list;
   for (const ViewChain& chain : chains) list.push_back(make_traced(traced->view(b, chain)));
   results_.emplace_back(std::move(list));
+}
+
+void Call::reshaped(std::string_view argument, const aspen::Shape& shape) {
+  const auto traced = recorder_.find_or_adopt(raw(argument).toTensor());
+  if (traced->reshapes_in_place(shape)) {
+    return view(argument, {{"reshape", aspen::Attrs::of(aspen::ReshapeAttrs{shape})}});
+  }
+  result(aspen::build::reshape(b, traced->read(b), shape), traced->dtype());
+}
+
+bool Call::is_contiguous(std::string_view argument) {
+  return recorder_.find_or_adopt(raw(argument).toTensor())->is_contiguous();
 }
 
 void Call::same(std::string_view argument) { results_.push_back(raw(argument)); }

@@ -62,8 +62,11 @@ class Call {
   using ViewChain = poptorch::ViewChain;
   void view(std::string_view argument, const ViewChain& chain);
   void view_list(std::string_view argument, const std::vector<ViewChain>& chains);
+  // A result with the elements of the argument in another shape: a view if torch makes one, else a copy.
+  void reshaped(std::string_view argument, const aspen::Shape& shape);
   // A result that is the argument itself (identity ops, in-place ops).
   void same(std::string_view argument);
+  bool is_contiguous(std::string_view argument);  // in torch's memory; values of the graph always are
 
   // Stores into a tensor argument: batch_norm's running statistics, copy_ and the like. Casts to its type.
   void write(std::string_view argument, aspen::Value* value);
