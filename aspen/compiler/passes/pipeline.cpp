@@ -6,6 +6,7 @@
 #include "aspen/compiler/passes/canonicalise.h"
 #include "aspen/compiler/passes/fold_constants.h"
 #include "aspen/compiler/passes/insert_optimizer.h"
+#include "aspen/compiler/passes/join_pads.h"
 #include "aspen/compiler/passes/merge_common.h"
 #include "aspen/compiler/passes/remove_dead.h"
 #include "aspen/compiler/passes/remove_markers.h"
@@ -25,6 +26,7 @@ const Pass kRemoveMarkers{
     "remove_markers", "drop loss, detach and checkpoint, which have been read", remove_markers, {}, {kNoMarkers}};
 const Pass kCanonicalise{"canonicalise", "bring ops into their simplest form", canonicalise, {kNoMarkers}};
 const Pass kFoldConstants{"fold_constants", "compute what depends on constants alone", fold_constants};
+const Pass kJoinPads{"join_pads", "put padded parts side by side instead of adding them", join_pads};
 const Pass kMergeCommon{"merge_common", "compute once what would be computed twice", merge_common};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
 const Pass kSchedule{"schedule",
@@ -55,6 +57,7 @@ std::vector<Pass> inference_pipeline() {
       kCanonicalise,
       kFoldConstants,
       kCanonicalise,
+      kJoinPads,
       kMergeCommon,
       kRemoveDead,
       // The order of execution, which the memory plan takes as given.
@@ -63,9 +66,9 @@ std::vector<Pass> inference_pipeline() {
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{kSelectLoss,    kDifferentiate, kAccumulateGradients, kInsertOptimizer,
-                                        kRemoveMarkers, kCanonicalise,  kFoldConstants,       kMergeCommon,
-                                        kRemoveDead,    kSchedule};
+  static const std::vector<Pass> passes{
+      kSelectLoss,    kDifferentiate, kAccumulateGradients, kInsertOptimizer, kRemoveMarkers, kCanonicalise,
+      kFoldConstants, kJoinPads,      kMergeCommon,         kRemoveDead,      kSchedule};
   return passes;
 }
 
