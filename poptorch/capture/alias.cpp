@@ -150,6 +150,7 @@ std::shared_ptr<Traced> Traced::view(Builder& b, const ViewChain& steps) {
 }
 
 std::optional<Strides> Traced::strides() const {
+  if (chain_.empty()) return at::detail::defaultStrides(shape_);  // without asking for the contents: they may be unused
   const aspen::Shape& base = storage_->contents()->shape();
   Layout layout{base, at::detail::defaultStrides(base)};
   for (const ViewStep& step : chain_) {

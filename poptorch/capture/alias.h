@@ -50,11 +50,10 @@ class Traced {
   // Whether torch's reshape() to `shape` shares memory with this tensor; if not, it is a copy.
   bool reshapes_in_place(const aspen::Shape& shape) const;
   bool is_contiguous() const;
-
- private:
   // Distances in memory between neighbours along each axis; nullopt if there is no fixed one.
   std::optional<std::vector<std::int64_t>> strides() const;
 
+ private:
   std::shared_ptr<TracedStorage> storage_;
   ViewChain chain_;
   aspen::Shape shape_;

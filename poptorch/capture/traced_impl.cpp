@@ -14,7 +14,12 @@ TracedImpl::TracedImpl(std::shared_ptr<Traced> traced)
 void TracedImpl::rebind(std::shared_ptr<Traced> traced) {
   traced_ = std::move(traced);
   set_allow_tensor_metadata_change(true);
-  set_sizes_contiguous(traced_->shape());
+  // The strides torch would give it: its own code asks for them, contiguous() for one.
+  if (const auto strides = traced_->strides()) {
+    set_sizes_and_strides(traced_->shape(), *strides);
+  } else {
+    set_sizes_contiguous(traced_->shape());
+  }
 }
 
 c10::intrusive_ptr<c10::TensorImpl> TracedImpl::shallow_copy_and_detach(const c10::VariableVersion& version,
