@@ -72,7 +72,7 @@ class Attrs {
   // Shows a copy of the struct to the visitor and returns the copy: a parsing visitor may fill it.
   Attrs visited(AttrVisitor& visitor) const { return Attrs(holder_->visited(visitor)); }
 
-  std::string to_string() const;  // "{axis=-1}", "" when there are no fields
+  std::string to_string() const;              // "{axis=-1}", "" when there are no fields
   bool operator==(const Attrs& other) const;  // same struct, same fields; functions are equal only to themselves
   std::size_t hash() const;                   // equal attributes have equal hashes
 

@@ -13,7 +13,14 @@ struct Row {
 };
 
 constexpr std::array<Row, kNumDTypes> kRows{{
-    {"f32", 4}, {"f16", 2}, {"f64", 8}, {"i32", 4}, {"i16", 2}, {"i8", 1}, {"u8", 1}, {"bool", 1},
+    {"f32", 4},
+    {"f16", 2},
+    {"f64", 8},
+    {"i32", 4},
+    {"i16", 2},
+    {"i8", 1},
+    {"u8", 1},
+    {"bool", 1},
 }};
 
 }  // namespace
@@ -29,8 +36,6 @@ DType dtype_from_name(std::string_view name) {
   throw UserError("unknown element type \"{}\"; the types are f32, f16, f64, i32, i16, i8, u8, bool.", name);
 }
 
-void fail_not_floating(DType type) {
-  throw InternalError("a floating point kernel was called with {}", name_of(type));
-}
+void fail_not_floating(DType type) { throw InternalError("a floating point kernel was called with {}", name_of(type)); }
 
 }  // namespace aspen

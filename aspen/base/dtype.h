@@ -24,8 +24,8 @@ enum class DType : std::uint8_t {
 inline constexpr int kNumDTypes = 8;
 
 std::size_t size_of(DType type);
-std::string_view name_of(DType type);            // "f32", "bool", ...
-DType dtype_from_name(std::string_view name);    // throws UserError listing the known names
+std::string_view name_of(DType type);          // "f32", "bool", ...
+DType dtype_from_name(std::string_view name);  // throws UserError listing the known names
 constexpr bool is_floating(DType type) { return type <= DType::kF64; }
 constexpr bool is_integer(DType type) { return type >= DType::kI32 && type <= DType::kU8; }
 
@@ -36,14 +36,38 @@ struct TypeTag {
 
 template <class T>
 constexpr DType dtype_of();
-template <> constexpr DType dtype_of<float>() { return DType::kF32; }
-template <> constexpr DType dtype_of<Half>() { return DType::kF16; }
-template <> constexpr DType dtype_of<double>() { return DType::kF64; }
-template <> constexpr DType dtype_of<std::int32_t>() { return DType::kI32; }
-template <> constexpr DType dtype_of<std::int16_t>() { return DType::kI16; }
-template <> constexpr DType dtype_of<std::int8_t>() { return DType::kI8; }
-template <> constexpr DType dtype_of<std::uint8_t>() { return DType::kU8; }
-template <> constexpr DType dtype_of<bool>() { return DType::kBool; }
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::kF32;
+}
+template <>
+constexpr DType dtype_of<Half>() {
+  return DType::kF16;
+}
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::kF64;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() {
+  return DType::kI32;
+}
+template <>
+constexpr DType dtype_of<std::int16_t>() {
+  return DType::kI16;
+}
+template <>
+constexpr DType dtype_of<std::int8_t>() {
+  return DType::kI8;
+}
+template <>
+constexpr DType dtype_of<std::uint8_t>() {
+  return DType::kU8;
+}
+template <>
+constexpr DType dtype_of<bool>() {
+  return DType::kBool;
+}
 
 // Calls f(TypeTag<T>{}) with the C++ type of `type`.
 template <class F>
@@ -75,12 +99,31 @@ decltype(auto) dispatch_floating(DType type, F&& f) {
 }
 
 // The type sums are kept in: half adds up in float, small integers in int.
-template <class T> struct AccumulatorOf { using type = T; };
-template <> struct AccumulatorOf<Half> { using type = float; };
-template <> struct AccumulatorOf<std::int16_t> { using type = std::int32_t; };
-template <> struct AccumulatorOf<std::int8_t> { using type = std::int32_t; };
-template <> struct AccumulatorOf<std::uint8_t> { using type = std::int32_t; };
-template <> struct AccumulatorOf<bool> { using type = std::int32_t; };
-template <class T> using Accumulator = typename AccumulatorOf<T>::type;
+template <class T>
+struct AccumulatorOf {
+  using type = T;
+};
+template <>
+struct AccumulatorOf<Half> {
+  using type = float;
+};
+template <>
+struct AccumulatorOf<std::int16_t> {
+  using type = std::int32_t;
+};
+template <>
+struct AccumulatorOf<std::int8_t> {
+  using type = std::int32_t;
+};
+template <>
+struct AccumulatorOf<std::uint8_t> {
+  using type = std::int32_t;
+};
+template <>
+struct AccumulatorOf<bool> {
+  using type = std::int32_t;
+};
+template <class T>
+using Accumulator = typename AccumulatorOf<T>::type;
 
 }  // namespace aspen

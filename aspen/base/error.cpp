@@ -26,8 +26,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string internal_text(const std::string& what, const std::source_location& where) {
   std::string_view file = where.file_name();
   if (auto slash = file.find("aspen/"); slash != std::string_view::npos) file.remove_prefix(slash);
-  return fmt::format("internal error at {}:{}: {}\nThis is a bug in Aspen; please report it with the model that caused it.",
-                     file, where.line(), what);
+  return fmt::format(
+      "internal error at {}:{}: {}\nThis is a bug in Aspen; please report it with the model that caused it.", file,
+      where.line(), what);
 }
 
 void rethrow_with_context(std::string_view line) {

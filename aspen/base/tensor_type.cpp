@@ -50,6 +50,8 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* who) {
   return result;
 }
 
-std::string to_string(const TensorType& type) { return fmt::format("{}{}", name_of(type.dtype), to_string(type.shape)); }
+std::string to_string(const TensorType& type) {
+  return fmt::format("{}{}", name_of(type.dtype), to_string(type.shape));
+}
 
 }  // namespace aspen

@@ -51,7 +51,8 @@ Value* transpose(Builder& b, Value* x, std::vector<std::int64_t> permutation) {
 Value* swap_axes(Builder& b, Value* x, std::int64_t a, std::int64_t c) {
   std::vector<std::int64_t> permutation(x->shape().size());
   std::iota(permutation.begin(), permutation.end(), 0);
-  std::swap(permutation[normalize_axis(a, x->shape(), "transpose")], permutation[normalize_axis(c, x->shape(), "transpose")]);
+  std::swap(permutation[normalize_axis(a, x->shape(), "transpose")],
+            permutation[normalize_axis(c, x->shape(), "transpose")]);
   return transpose(b, x, std::move(permutation));
 }
 
@@ -96,9 +97,7 @@ Value* unary(Builder& b, std::string_view op, Value* x) { return b.make(op, {x})
 
 Value* binary(Builder& b, std::string_view op, Value* x, Value* y) { return b.make(op, {x, y}); }
 
-Value* binary(Builder& b, std::string_view op, Value* x, double y) {
-  return b.make(op, {x, scalar(b, x->dtype(), y)});
-}
+Value* binary(Builder& b, std::string_view op, Value* x, double y) { return b.make(op, {x, scalar(b, x->dtype(), y)}); }
 
 Value* add(Builder& b, Value* x, Value* y) { return binary(b, "add", x, y); }
 Value* sub(Builder& b, Value* x, Value* y) { return binary(b, "sub", x, y); }

@@ -120,9 +120,12 @@ int main(int argc, char** argv) {
   std::string folder = "/usr/share/datasets/fashion-mnist";
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string option = argv[i];
-    if (option == "--epochs") epochs = std::stoi(argv[i + 1]);
-    else if (option == "--data") folder = argv[i + 1];
-    else return std::fprintf(stderr, "usage: fashion_mnist [--epochs N] [--data FOLDER]\n"), 2;
+    if (option == "--epochs")
+      epochs = std::stoi(argv[i + 1]);
+    else if (option == "--data")
+      folder = argv[i + 1];
+    else
+      return std::fprintf(stderr, "usage: fashion_mnist [--epochs N] [--data FOLDER]\n"), 2;
   }
   try {
     torch::manual_seed(42);

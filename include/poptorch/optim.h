@@ -29,7 +29,7 @@ class Optimizer {
   double maxGradNorm() const { return max_grad_norm_; }
   bool biasCorrection() const { return bias_correction_; }
 
-  void setLearningRate(double lr);                      // of all groups
+  void setLearningRate(double lr);  // of all groups
   void setLearningRate(std::size_t group, double lr);
   // Multiplies the loss before the backward pass and divides the gradients after it: for half precision.
   void setLossScaling(double scaling);

@@ -65,9 +65,10 @@ std::vector<at::Tensor> first_micro_batch(const std::vector<at::Tensor>& inputs,
     if (count == 1) {
       batches.push_back(input);
     } else if (input.dim() == 0 || input.size(0) % count != 0) {
-      throw Error(fmt::format("[run] input {} has {} rows; expected a multiple of {} (deviceIterations x "
-                              "gradientAccumulation).",
-                              i, input.dim() == 0 ? 0 : input.size(0), count));
+      throw Error(
+          fmt::format("[run] input {} has {} rows; expected a multiple of {} (deviceIterations x "
+                      "gradientAccumulation).",
+                      i, input.dim() == 0 ? 0 : input.size(0), count));
     } else {
       batches.push_back(input.narrow(0, 0, input.size(0) / count));
     }
@@ -106,8 +107,9 @@ void Executor::State::compile(const std::vector<at::Tensor>& inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) names.push_back(fmt::format("input{}", i));
   outputs = made->capture(function.forward, first_micro_batch(inputs, micro_batches()), names);
   if (made->devices().size() > 1) {
-    throw Error("[compile] the blocks of the model are on several IPUs, which is not supported yet; give all blocks "
-                "the same ipu_id.");
+    throw Error(
+        "[compile] the blocks of the model are on several IPUs, which is not supported yet; give all blocks "
+        "the same ipu_id.");
   }
   CompileSettings settings;
   settings.gradient_accumulation = gradient_accumulation();

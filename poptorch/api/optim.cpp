@@ -33,9 +33,7 @@ Optimizer::Group adam_group(std::vector<at::Tensor> parameters, const AdamOption
 }  // namespace
 
 Optimizer::Optimizer(std::string kind, double loss_scaling, double max_grad_norm, bool bias_correction)
-    : kind_(std::move(kind)),
-      loss_scaling_(loss_scaling),
-      max_grad_norm_(max_grad_norm),
+    : kind_(std::move(kind)), loss_scaling_(loss_scaling), max_grad_norm_(max_grad_norm),
       bias_correction_(bias_correction) {}
 
 void Optimizer::add(Group group) { groups_.push_back(std::move(group)); }

@@ -2,8 +2,8 @@
 // their schema names, adds Aspen ops and sets the results. Handlers never see TensorImpl, storages or strides.
 #pragma once
 
-#include <ATen/core/ivalue.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
 
 #include <functional>
 #include <map>
@@ -26,20 +26,20 @@ class Call {
   Call(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& arguments);
 
   aspen::Builder& b;
-  std::string name() const;                   // "aten::softmax.int"
+  std::string name() const;  // "aten::softmax.int"
 
   // -- arguments, by schema name ------------------------------------------------------------------------
   bool has(std::string_view argument) const;  // the op has such an argument and it is neither None nor undefined
   const c10::IValue& raw(std::string_view argument) const;
   // The value of a tensor argument; a host tensor becomes a constant. Undefined: nullptr.
   aspen::Value* value(std::string_view argument);
-  std::vector<aspen::Value*> values(std::string_view argument);    // of a (optional-)tensor list; nullptr entries stay
-  c10::ScalarType dtype(std::string_view argument) const;          // torch type of a tensor argument
+  std::vector<aspen::Value*> values(std::string_view argument);  // of a (optional-)tensor list; nullptr entries stay
+  c10::ScalarType dtype(std::string_view argument) const;        // torch type of a tensor argument
   std::vector<c10::ScalarType> dtypes(std::string_view argument) const;
-  bool is_wrapped_number(std::string_view argument) const;         // a Python number in tensor's clothing
+  bool is_wrapped_number(std::string_view argument) const;  // a Python number in tensor's clothing
   std::int64_t integer(std::string_view argument) const;
-  double number(std::string_view argument) const;                  // int or float Scalar
-  bool is_integral_scalar(std::string_view argument) const;        // int or bool Scalar
+  double number(std::string_view argument) const;            // int or float Scalar
+  bool is_integral_scalar(std::string_view argument) const;  // int or bool Scalar
   bool boolean(std::string_view argument) const;
   std::string text(std::string_view argument) const;
   std::vector<std::int64_t> integers(std::string_view argument) const;
@@ -52,7 +52,7 @@ class Call {
   c10::ScalarType result_type(const std::vector<std::string_view>& arguments) const;
 
   // -- results, in schema order -------------------------------------------------------------------------
-  void result(aspen::Value* value);                              // torch type guessed from the graph type and inputs
+  void result(aspen::Value* value);  // torch type guessed from the graph type and inputs
   void result(aspen::Value* value, c10::ScalarType type);
   void result_list(const std::vector<aspen::Value*>& values, std::optional<c10::ScalarType> type = {});
   void result_undefined();

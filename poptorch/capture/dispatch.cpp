@@ -130,8 +130,8 @@ void register_with_dispatcher() {
   static const bool done = [] {
     std::set<std::string> names;
     for (const auto& [base, op] : op_index()) {
-      const bool wanted = (base.starts_with("aten::") && is_composite_explicit(op)) ||
-                          handler_table().find(full_name(op)) != nullptr;
+      const bool wanted =
+          (base.starts_with("aten::") && is_composite_explicit(op)) || handler_table().find(full_name(op)) != nullptr;
       // A twin of a handled op is computed by its handler: it too must arrive whole.
       const auto twin = wanted ? std::nullopt : functional_twin(op);
       if (wanted || (twin && handler_table().find(full_name(*twin)) != nullptr)) names.insert(full_name(op));
@@ -144,8 +144,8 @@ void register_with_dispatcher() {
       auto library = libraries.find(space);
       if (library == libraries.end()) {
         library = libraries
-                      .try_emplace(space, torch::Library::IMPL, space,
-                                   c10::make_optional(c10::DispatchKey::IPU), __FILE__, __LINE__)
+                      .try_emplace(space, torch::Library::IMPL, space, c10::make_optional(c10::DispatchKey::IPU),
+                                   __FILE__, __LINE__)
                       .first;
       }
       library->second.impl(name.substr(colon + 2).c_str(), torch::CppFunction::makeFromBoxedFunction<&record>());

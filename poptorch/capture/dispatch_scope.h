@@ -37,8 +37,8 @@ class HostScope : DispatchScope {
  public:
   HostScope() {
     auto keys = c10::impl::tls_local_dispatch_key_set();
-    keys.included_ = keys.included_.remove_backend(c10::BackendComponent::IPUBit) -
-                     c10::DispatchKeySet(c10::DispatchKey::Dense);
+    keys.included_ =
+        keys.included_.remove_backend(c10::BackendComponent::IPUBit) - c10::DispatchKeySet(c10::DispatchKey::Dense);
     keys.excluded_ = keys.excluded_ | c10::autograd_dispatch_keyset_with_ADInplaceOrView;
     c10::impl::_force_tls_local_dispatch_key_set(keys);
   }

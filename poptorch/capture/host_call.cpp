@@ -31,9 +31,10 @@ struct Wire {
 
 void store(const at::Tensor& tensor, const TensorType& type, void* into) {
   if (tensor.sizes() != c10::IntArrayRef(type.shape)) {
-    throw aspen::UserError("a result has shape {} where {} was expected from its arguments' shapes; ops with results "
-                           "of varying shape cannot be part of a model.",
-                           aspen::to_string(shape_of(tensor)), aspen::to_string(type.shape));
+    throw aspen::UserError(
+        "a result has shape {} where {} was expected from its arguments' shapes; ops with results "
+        "of varying shape cannot be part of a model.",
+        aspen::to_string(shape_of(tensor)), aspen::to_string(type.shape));
   }
   const at::Tensor exact = tensor.detach().to(host_dtype(type.dtype)).contiguous();
   std::memcpy(into, exact.data_ptr(), type.bytes());
@@ -213,8 +214,8 @@ torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& 
   auto host_op = std::make_shared<const HostOp>(boxed, inputs, outputs, results);
   aspen::HostCallAttrs attrs;
   attrs.function = std::make_shared<ForwardCall>(host_op);
-  const bool has_gradient = std::any_of(outputs.begin(), outputs.end(),
-                                        [](const Wire& wire) { return aspen::is_floating(wire.type.dtype); });
+  const bool has_gradient =
+      std::any_of(outputs.begin(), outputs.end(), [](const Wire& wire) { return aspen::is_floating(wire.type.dtype); });
   if (has_gradient && !differentiable.empty()) {
     attrs.gradient = std::make_shared<BackwardCall>(host_op, differentiable);
     attrs.differentiable = differentiable;

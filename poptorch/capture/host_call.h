@@ -10,8 +10,7 @@
 
 namespace poptorch {
 
-torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& op,
-                                 const torch::jit::Stack& arguments);
+torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& op, const torch::jit::Stack& arguments);
 
 // Some shape functions of torch are written in Python; one that fails leaves an error behind that the language
 // binding must clear.

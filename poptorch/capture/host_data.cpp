@@ -33,9 +33,7 @@ DType graph_dtype(ScalarType type) {
       c10::toString(type));
 }
 
-ScalarType default_torch_dtype(DType type) {
-  return type == DType::kI32 ? ScalarType::Long : host_dtype(type);
-}
+ScalarType default_torch_dtype(DType type) { return type == DType::kI32 ? ScalarType::Long : host_dtype(type); }
 
 ScalarType host_dtype(DType type) {
   switch (type) {
@@ -53,9 +51,7 @@ ScalarType host_dtype(DType type) {
 
 aspen::Shape shape_of(const at::Tensor& tensor) { return tensor.sizes().vec(); }
 
-aspen::TensorType graph_type(const at::Tensor& tensor) {
-  return {graph_dtype(tensor.scalar_type()), shape_of(tensor)};
-}
+aspen::TensorType graph_type(const at::Tensor& tensor) { return {graph_dtype(tensor.scalar_type()), shape_of(tensor)}; }
 
 void to_graph_bytes(const at::Tensor& tensor, std::span<std::byte> bytes) {
   HostScope host;

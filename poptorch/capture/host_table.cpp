@@ -52,8 +52,7 @@ bool has_host_memory(const at::Tensor& tensor) {
 
 void HostTable::add(const at::Tensor& tensor, std::shared_ptr<TracedStorage> storage, bool differentiable) {
   const auto [begin, end] = extent_of(tensor);
-  regions_[tensor.storage().unsafeGetStorageImpl()].push_back(
-      {tensor, std::move(storage), differentiable, begin, end});
+  regions_[tensor.storage().unsafeGetStorageImpl()].push_back({tensor, std::move(storage), differentiable, begin, end});
 }
 
 const HostTable::Region* HostTable::find_region(const at::Tensor& tensor) const {

@@ -24,8 +24,8 @@ void Known::evaluate(aspen::Op& op) {
     inputs.push_back(input == nullptr ? nullptr : find(input));
     if (input != nullptr && inputs.back() == nullptr) return;
   }
-  std::vector<Bytes> results = op.def().is_alias() ? std::vector<Bytes>{*inputs[0]}
-                                                   : aspen::evaluate(op, inputs, *backend_);
+  std::vector<Bytes> results =
+      op.def().is_alias() ? std::vector<Bytes>{*inputs[0]} : aspen::evaluate(op, inputs, *backend_);
   for (std::size_t i = 0; i < results.size(); ++i) {
     values_[op.output(i)] = std::make_unique<const Bytes>(std::move(results[i]));
   }

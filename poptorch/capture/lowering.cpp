@@ -168,9 +168,8 @@ Lowered by_positions(Recorder& recorder, const OperatorHandle& op, const Stack& 
   results[0] = map_tensors(results[0], [&](const at::Tensor& places) {
     aspen::Value* index =
         aspen::build::constant(recorder.b, {aspen::DType::kI32, shape_of(places)}, to_graph_bytes(places));
-    return make_traced(traced->view(
-        recorder.b, {{"reshape", aspen::Attrs::of(aspen::ReshapeAttrs{{size}})},
-                     {"take", aspen::Attrs::of(aspen::TakeAttrs{.axis = 0}), index}}));
+    return make_traced(traced->view(recorder.b, {{"reshape", aspen::Attrs::of(aspen::ReshapeAttrs{{size}})},
+                                                 {"take", aspen::Attrs::of(aspen::TakeAttrs{.axis = 0}), index}}));
   });
   return results;
 }

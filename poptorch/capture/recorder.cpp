@@ -33,8 +33,9 @@ Recorder* Recorder::current() { return current_recorder; }
 
 Recorder::Recorder(aspen::Graph& graph, bool training) : b(graph), training_(training) {
   if (current_recorder != nullptr) {
-    throw aspen::UserError("[capture] a model is being captured already; models are captured one at a time, and a "
-                           "wrapped model cannot be called inside another one's forward.");
+    throw aspen::UserError(
+        "[capture] a model is being captured already; models are captured one at a time, and a "
+        "wrapped model cannot be called inside another one's forward.");
   }
   register_with_dispatcher();
   current_recorder = this;
@@ -114,9 +115,10 @@ std::shared_ptr<Traced> Recorder::find_or_adopt(const at::Tensor& tensor) {
 
 aspen::Value* Recorder::constant_of(const at::Tensor& tensor) {
   if (tensor.layout() != c10::kStrided || !(tensor.device().is_cpu())) {
-    throw aspen::UserError("[capture] a tensor on device {} with layout {} meets the model; only dense CPU tensors can "
-                           "be used inside it.{}",
-                           tensor.device().str(), c10::str(tensor.layout()), where());
+    throw aspen::UserError(
+        "[capture] a tensor on device {} with layout {} meets the model; only dense CPU tensors can "
+        "be used inside it.{}",
+        tensor.device().str(), c10::str(tensor.layout()), where());
   }
   const aspen::TensorType type = graph_type(tensor);
   std::vector<std::byte> bytes = to_graph_bytes(tensor);
@@ -206,8 +208,6 @@ void Recorder::locate() {
   b.no_grad = !c10::GradMode::is_enabled();
 }
 
-std::string Recorder::where() const {
-  return b.location.source.empty() ? "" : "\n  captured at " + b.location.source;
-}
+std::string Recorder::where() const { return b.location.source.empty() ? "" : "\n  captured at " + b.location.source; }
 
 }  // namespace poptorch

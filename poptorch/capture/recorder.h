@@ -48,13 +48,13 @@ class Recorder {
 
   // -- tensors ---------------------------------------------------------------------------------------------
   bool is_traced(const at::Tensor& tensor) const;
-  std::shared_ptr<Traced> find(const at::Tensor& tensor);         // nullptr: a tensor of the host
+  std::shared_ptr<Traced> find(const at::Tensor& tensor);           // nullptr: a tensor of the host
   std::shared_ptr<Traced> find_or_adopt(const at::Tensor& tensor);  // a host tensor becomes part of the model
-  aspen::Value* value_of(const at::Tensor& tensor);               // a host tensor becomes a constant
+  aspen::Value* value_of(const at::Tensor& tensor);                 // a host tensor becomes a constant
   at::Tensor wrap(aspen::Value* value, c10::ScalarType type);
   // Casts to the tensor's type and expands to its shape. A host tensor becomes part of the model.
   void write(const at::Tensor& tensor, aspen::Value* value);
-  std::optional<at::Tensor> known(const at::Tensor& tensor);      // contents, if they are constant
+  std::optional<at::Tensor> known(const at::Tensor& tensor);  // contents, if they are constant
   std::shared_ptr<Traced> detached(const std::shared_ptr<Traced>& traced);
 
   // -- ops -----------------------------------------------------------------------------------------------

@@ -86,9 +86,10 @@ Lowered lower_resize(Recorder& recorder, const OperatorHandle& op, Stack& argume
   const at::Tensor self = arguments[0].toTensor();
   const auto wanted = arguments[1].isTensor() ? arguments[1].toTensor().sizes().vec() : arguments[1].toIntVector();
   if (self.sizes().vec() == wanted) return Stack{self};
-  throw aspen::UserError("[{}] the memory of a tensor of the model cannot be resized from {} to {}; use reshape() or "
-                         "make a new tensor.{}",
-                         full_name(op), aspen::to_string(shape_of(self)), aspen::to_string(wanted), recorder.where());
+  throw aspen::UserError(
+      "[{}] the memory of a tensor of the model cannot be resized from {} to {}; use reshape() or "
+      "make a new tensor.{}",
+      full_name(op), aspen::to_string(shape_of(self)), aspen::to_string(wanted), recorder.where());
 }
 
 Lowered lower_set(Recorder& recorder, const OperatorHandle& op, Stack&) {
@@ -120,9 +121,14 @@ Lowered index_by_known_masks(Recorder& recorder, const OperatorHandle& op, const
 Lowered lower_special(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
   using Lowering = Lowered (*)(Recorder&, const OperatorHandle&, Stack&);
   static const std::map<std::string, Lowering> table = {
-      {"aten::_local_scalar_dense", lower_item}, {"aten::item", lower_item},     {"aten::equal", lower_equal},
-      {"aten::to", lower_to},                    {"aten::_to_copy", lower_to},   {"aten::resize_", lower_resize},
-      {"aten::resize_as_", lower_resize},        {"aten::set_", lower_set},
+      {"aten::_local_scalar_dense", lower_item},
+      {"aten::item", lower_item},
+      {"aten::equal", lower_equal},
+      {"aten::to", lower_to},
+      {"aten::_to_copy", lower_to},
+      {"aten::resize_", lower_resize},
+      {"aten::resize_as_", lower_resize},
+      {"aten::set_", lower_set},
       {"aten::_nested_tensor_from_mask_left_aligned", lower_is_left_aligned},
   };
   const auto found = table.find(op.operator_name().name);

@@ -38,8 +38,9 @@ c10::intrusive_ptr<c10::TensorImpl> TracedImpl::shallow_copy_and_detach(c10::Var
 void TracedImpl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& impl) {
   auto* other = dynamic_cast<TracedImpl*>(impl.get());
   if (other == nullptr) {
-    throw aspen::UserError("[capture] `.data` of a tensor of the model cannot be set to a tensor made outside it; "
-                           "use copy_() instead.");
+    throw aspen::UserError(
+        "[capture] `.data` of a tensor of the model cannot be set to a tensor made outside it; "
+        "use copy_() instead.");
   }
   rebind(other->traced_);
 }

@@ -40,9 +40,10 @@ void Model::add_tensor(const std::string& name, const at::Tensor& tensor, bool i
                            name, c10::str(tensor.layout()), tensor.device().str());
   }
   if (!tensor.is_non_overlapping_and_dense()) {
-    throw aspen::UserError("[capture] {} \"{}\" of shape {} has gaps or overlaps in memory; assign it a contiguous() "
-                           "copy.",
-                           kind, name, aspen::to_string(shape_of(tensor)));
+    throw aspen::UserError(
+        "[capture] {} \"{}\" of shape {} has gaps or overlaps in memory; assign it a contiguous() "
+        "copy.",
+        kind, name, aspen::to_string(shape_of(tensor)));
   }
   for (const HostTensor& known : tensors_) {
     if (known.name == name) throw aspen::UserError("[capture] there are two tensors named \"{}\".", name);
@@ -213,9 +214,9 @@ std::vector<std::string> Model::tensor_names() const {
   for (const auto& op : graph_.ops()) {
     for (const aspen::Value* output : op->outputs()) {
       const std::string& scope = op->location.scope;
-      names.push_back(!output->name().empty() ? output->name()
-                                              : fmt::format("{}{}{}:{}", scope, scope.empty() ? "" : "/", op->name(),
-                                                            output->id()));
+      names.push_back(!output->name().empty()
+                          ? output->name()
+                          : fmt::format("{}{}{}:{}", scope, scope.empty() ? "" : "/", op->name(), output->id()));
     }
   }
   return names;

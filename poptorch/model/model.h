@@ -5,8 +5,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <memory>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,7 +22,7 @@ struct CompileSettings {
   std::int64_t gradient_accumulation = 1;
   bool mean_reduction = true;
   std::uint64_t seed = 0;
-  std::string backend;                       // empty: the best one built
+  std::string backend;  // empty: the best one built
   aspen::OptimizerSpec optimizer;
   std::vector<std::vector<float>> settings;  // per group of the optimizer, in the order of aspen::Setting
   std::function<void(double fraction)> progress;

@@ -1,8 +1,8 @@
 #include "poptorch/python/convert.h"
 
 #include <pybind11/stl.h>
-#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
 
 #include "aspen/base/error.h"
 

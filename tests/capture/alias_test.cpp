@@ -163,8 +163,8 @@ TEST(Alias, BuffersKeepWhatForwardWrites) {
 TEST(Alias, ViewMadeBeforeCaptureSharesTheBuffer) {
   auto table = numbers({3, 4});
   const auto wanted = table.clone();
-  auto column = table.select(1, 2);            // strided
-  auto turned = table.narrow(0, 1, 2).t();     // dense in another order
+  auto column = table.select(1, 2);         // strided
+  auto turned = table.narrow(0, 1, 2).t();  // dense in another order
   const auto run = [&](const Tensors& in) -> Tensors {
     column.add_(in[0]);
     turned.mul_(2);

@@ -48,7 +48,9 @@ inline Captured capture_and_run(const Function& function, Tensors inputs, NamedT
 inline void expect_close(const torch::Tensor& got, const torch::Tensor& wanted, const std::string& what) {
   ASSERT_EQ(got.sizes(), wanted.sizes()) << what;
   EXPECT_TRUE(torch::allclose(got.to(torch::kDouble), wanted.to(torch::kDouble), 1e-5, 1e-6, /*equal_nan=*/true))
-      << what << ": got\n" << got << "\nwanted\n" << wanted;
+      << what << ": got\n"
+      << got << "\nwanted\n"
+      << wanted;
 }
 
 // What the function returns and leaves in its inputs must be what plain torch returns and leaves there.

@@ -68,14 +68,14 @@ TEST(Module, TrainsLikeTorch) {
 TEST(Module, DeviceIterationsAreSeparateSteps) {
   auto one_by_one = make_net(), at_once = make_net();
   Batch first, second;
-  auto single = poptorch::trainingModel(one_by_one, poptorch::Options(),
-                                        poptorch::optim::Adam(one_by_one->parameters()));
+  auto single =
+      poptorch::trainingModel(one_by_one, poptorch::Options(), poptorch::optim::Adam(one_by_one->parameters()));
   single(first.images, first.labels);
   single(second.images, second.labels);
   single.copyWeightsToHost();
-  auto both = poptorch::trainingModel(
-      at_once, poptorch::Options().deviceIterations(2).outputMode(poptorch::OutputMode::All),
-      poptorch::optim::Adam(at_once->parameters()));
+  auto both =
+      poptorch::trainingModel(at_once, poptorch::Options().deviceIterations(2).outputMode(poptorch::OutputMode::All),
+                              poptorch::optim::Adam(at_once->parameters()));
   const auto results = both(torch::cat({first.images, second.images}), torch::cat({first.labels, second.labels}));
   both.copyWeightsToHost();
   EXPECT_EQ(results[0].sizes(), (std::vector<std::int64_t>{12, 5}));

@@ -21,8 +21,7 @@ TEST(Values, ItemOfAnInputIsRefused) {
 }
 
 TEST(Values, MoveToTheHostIsRefused) {
-  const std::string text =
-      error_of([](const Tensors& in) -> Tensors { return {in[0].cpu()}; }, {torch::ones({2})});
+  const std::string text = error_of([](const Tensors& in) -> Tensors { return {in[0].cpu()}; }, {torch::ones({2})});
   EXPECT_NE(text.find(".cpu()"), std::string::npos) << text;
 }
 
@@ -36,8 +35,8 @@ TEST(Values, ItemOfAConstantIsItsValue) {
 }
 
 TEST(Values, MaskOfAnInputIsRefused) {
-  const std::string text = error_of([](const Tensors& in) -> Tensors { return {in[0].masked_select(in[0] > 0)}; },
-                                    {torch::ones({2})});
+  const std::string text =
+      error_of([](const Tensors& in) -> Tensors { return {in[0].masked_select(in[0] > 0)}; }, {torch::ones({2})});
   EXPECT_NE(text.find("shape"), std::string::npos) << text;
   EXPECT_NE(text.find("torch.where"), std::string::npos) << text;
 }
@@ -65,8 +64,11 @@ TEST(Values, HostConstantsAreFrozenAtTheirUse) {
 }
 
 TEST(Values, ReturnedHostTensorStaysOnTheHost) {
-  const auto captured =
-      capture_and_run([](const Tensors& in) -> Tensors { return {in[0] + 1, torch::ones({3})}; }, {torch::ones({2})});
+  const auto captured = capture_and_run(
+      [](const Tensors& in) -> Tensors {
+        return {in[0] + 1, torch::ones({3})};
+      },
+      {torch::ones({2})});
   expect_close(captured.outputs[1], torch::ones({3}), "host");
 }
 
@@ -97,8 +99,7 @@ TEST(Values, RandomOpsDrawAnewInEveryRun) {
 }
 
 TEST(Values, EmptyInputIsRefused) {
-  const std::string text =
-      error_of([](const Tensors& in) -> Tensors { return {in[0] + 1}; }, {torch::zeros({0, 3})});
+  const std::string text = error_of([](const Tensors& in) -> Tensors { return {in[0] + 1}; }, {torch::zeros({0, 3})});
   EXPECT_NE(text.find("[0, 3]"), std::string::npos) << text;
 }
 

@@ -57,16 +57,28 @@ class KernelCall {
  public:
   KernelCall(const KernelRequest& request, const KernelArgs& args) : request_(request), args_(args) {}
 
-  template <class A> const A& attrs() const { return request_.attrs.as<A>(); }
+  template <class A>
+  const A& attrs() const {
+    return request_.attrs.as<A>();
+  }
   const KernelRequest& request() const { return request_; }
   std::size_t num_inputs() const { return request_.inputs.size(); }
   std::size_t num_outputs() const { return request_.outputs.size(); }
   bool has(std::size_t i) const { return i < request_.inputs.size() && request_.inputs[i].present; }
   const TensorType& in_type(std::size_t i) const { return request_.inputs[i].type; }
   const TensorType& out_type(std::size_t i) const { return request_.outputs[i]; }
-  template <class T> const T* in(std::size_t i) const { return static_cast<const T*>(args_.inputs[i]); }
-  template <class T> T* out(std::size_t i) const { return static_cast<T*>(args_.outputs[i]); }
-  template <class T> T* workspace() const { return static_cast<T*>(args_.workspace); }
+  template <class T>
+  const T* in(std::size_t i) const {
+    return static_cast<const T*>(args_.inputs[i]);
+  }
+  template <class T>
+  T* out(std::size_t i) const {
+    return static_cast<T*>(args_.outputs[i]);
+  }
+  template <class T>
+  T* workspace() const {
+    return static_cast<T*>(args_.workspace);
+  }
   const StepContext& step() const { return *args_.step; }
 
  private:

@@ -34,9 +34,9 @@ class Value {
   const Shape& shape() const { return type_.shape; }
   DType dtype() const { return type_.dtype; }
   std::int64_t rank() const { return type_.rank(); }
-  Op* producer() const { return producer_; }  // nullptr for graph inputs and variables
-  Variable* variable() const { return variable_; }            // the variable whose value this is, or nullptr
-  bool is_output() const { return output_uses_ > 0; }         // of the graph
+  Op* producer() const { return producer_; }           // nullptr for graph inputs and variables
+  Variable* variable() const { return variable_; }     // the variable whose value this is, or nullptr
+  bool is_output() const { return output_uses_ > 0; }  // of the graph
   bool is_used() const { return !users_.empty() || is_output(); }
   std::size_t index() const { return index_; }
   // Ops that read this value, one entry per use, in the order the uses were made.
@@ -81,21 +81,24 @@ class Op {
   std::size_t num_outputs() const { return outputs_.size(); }
   Value* input(std::size_t i) const { return inputs_[i]; }  // nullptr: optional input left out
   Value* output(std::size_t i = 0) const { return outputs_[i].get(); }
-  Value* in(std::string_view port) const;   // by port name
+  Value* in(std::string_view port) const;  // by port name
   Value* out(std::string_view port) const;
   const std::vector<Value*>& inputs() const { return inputs_; }
   std::vector<Value*> outputs() const;
   void set_input(std::size_t i, Value* value);
 
   const Attrs& attrs() const { return attrs_; }
-  template <class A> const A& attrs() const { return attrs_.as<A>(); }
+  template <class A>
+  const A& attrs() const {
+    return attrs_.as<A>();
+  }
   void set_attrs(Attrs attrs) { attrs_ = std::move(attrs); }
 
   Location location;
   Placement placement;
   Section section = Section::kStep;
-  bool backward = false;   // made by autodiff
-  bool no_grad = false;    // captured while gradients were switched off
+  bool backward = false;  // made by autodiff
+  bool no_grad = false;   // captured while gradients were switched off
 
  private:
   friend class Graph;
@@ -113,8 +116,8 @@ std::string_view name_of(VariableKind kind);
 struct Variable {
   std::string name;
   VariableKind kind = VariableKind::kParameter;
-  bool trainable = false;      // a parameter that wants gradients
-  double initial = 0;          // fill value until somebody writes it
+  bool trainable = false;  // a parameter that wants gradients
+  double initial = 0;      // fill value until somebody writes it
   std::unique_ptr<Value> value;
 };
 
@@ -134,14 +137,14 @@ class Graph {
 
   // Adds an op at the end (or before `before`), infers and checks its output types.
   Op* add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op* before = nullptr);
-  void erase(Op* op);                                  // its outputs must have no users
-  void move_before(Op* op, Op* before);                // nullptr: to the end
-  void replace_uses(Value* from, Value* to);           // in ops and in the graph's outputs
+  void erase(Op* op);                         // its outputs must have no users
+  void move_before(Op* op, Op* before);       // nullptr: to the end
+  void replace_uses(Value* from, Value* to);  // in ops and in the graph's outputs
 
   const std::list<std::unique_ptr<Op>>& ops() const { return ops_; }
   const std::vector<std::unique_ptr<Value>>& inputs() const { return inputs_; }
   const std::vector<std::unique_ptr<Variable>>& variables() const { return variables_; }
-  Variable* find_variable(std::string_view name) const;      // nullptr when there is none
+  Variable* find_variable(std::string_view name) const;  // nullptr when there is none
   Variable* variable_of(const Value* value) const { return value->variable(); }
 
   struct Output {

@@ -30,7 +30,10 @@ class InferContext {
   std::size_t num_inputs() const { return inputs_.size(); }
   bool has(std::size_t i) const { return i < inputs_.size() && inputs_[i] != nullptr; }
   const TensorType& in(std::size_t i) const { return inputs_[i]->type(); }
-  template <class A> const A& attrs() const { return attrs_.as<A>(); }
+  template <class A>
+  const A& attrs() const {
+    return attrs_.as<A>();
+  }
   // Throws "[op] <message>" unless the condition holds.
   template <class... Args>
   void check(bool condition, fmt::format_string<Args...> format, Args&&... args) const {
@@ -49,8 +52,8 @@ using InferFunction = std::function<std::vector<TensorType>(const InferContext&)
 class GradientContext {
  public:
   GradientContext(Builder& builder, const Op& op, std::vector<Value*> output_gradients, std::vector<bool> needed)
-      : b(builder), op(op), gradients(op.num_inputs(), nullptr),
-        output_gradients_(std::move(output_gradients)), needed_(std::move(needed)) {}
+      : b(builder), op(op), gradients(op.num_inputs(), nullptr), output_gradients_(std::move(output_gradients)),
+        needed_(std::move(needed)) {}
 
   Builder& b;
   const Op& op;
@@ -62,7 +65,10 @@ class GradientContext {
   Value* grad(std::size_t i = 0) const { return output_gradients_[i]; }
   bool needs(std::size_t i) const { return needed_[i]; }
   void set(std::size_t i, Value* gradient) { gradients[i] = gradient; }
-  template <class A> const A& attrs() const { return op.attrs<A>(); }
+  template <class A>
+  const A& attrs() const {
+    return op.attrs<A>();
+  }
 
  private:
   std::vector<Value*> output_gradients_;
@@ -86,21 +92,60 @@ class OpDef {
   explicit OpDef(std::string name) : name_(std::move(name)) {}
 
   // -- said once, in define_<folder> --------------------------------------------------------------------
-  OpDef& summary(std::string text) { summary_ = std::move(text); return *this; }
-  OpDef& input(std::string name, std::string doc) { inputs_.push_back({std::move(name), std::move(doc)}); return *this; }
-  OpDef& optional_input(std::string name, std::string doc) { inputs_.push_back({std::move(name), std::move(doc), true}); return *this; }
-  OpDef& inputs(std::string name, std::string doc) { inputs_.push_back({std::move(name), std::move(doc), false, true}); return *this; }
-  OpDef& output(std::string name, std::string doc) { outputs_.push_back({std::move(name), std::move(doc)}); return *this; }
-  OpDef& outputs(std::string name, std::string doc) { outputs_.push_back({std::move(name), std::move(doc), false, true}); return *this; }
-  OpDef& infer(InferFunction rule) { infer_ = std::move(rule); return *this; }
-  OpDef& gradient(GradientFunction rule) { gradient_ = std::move(rule); return *this; }
+  OpDef& summary(std::string text) {
+    summary_ = std::move(text);
+    return *this;
+  }
+  OpDef& input(std::string name, std::string doc) {
+    inputs_.push_back({std::move(name), std::move(doc)});
+    return *this;
+  }
+  OpDef& optional_input(std::string name, std::string doc) {
+    inputs_.push_back({std::move(name), std::move(doc), true});
+    return *this;
+  }
+  OpDef& inputs(std::string name, std::string doc) {
+    inputs_.push_back({std::move(name), std::move(doc), false, true});
+    return *this;
+  }
+  OpDef& output(std::string name, std::string doc) {
+    outputs_.push_back({std::move(name), std::move(doc)});
+    return *this;
+  }
+  OpDef& outputs(std::string name, std::string doc) {
+    outputs_.push_back({std::move(name), std::move(doc), false, true});
+    return *this;
+  }
+  OpDef& infer(InferFunction rule) {
+    infer_ = std::move(rule);
+    return *this;
+  }
+  OpDef& gradient(GradientFunction rule) {
+    gradient_ = std::move(rule);
+    return *this;
+  }
   // Output i may take over the buffer of this input: the kernel reads element k before it writes element k.
-  OpDef& inplace(std::size_t output, std::size_t input) { inplace_.emplace_back(output, input); return *this; }
+  OpDef& inplace(std::size_t output, std::size_t input) {
+    inplace_.emplace_back(output, input);
+    return *this;
+  }
   // The output is the input's bytes under another shape: no kernel runs, both share one buffer.
-  OpDef& alias() { alias_ = true; return *this; }
-  OpDef& side_effect() { side_effect_ = true; return *this; }  // never dead, never moved across its like
-  OpDef& random() { random_ = true; return *this; }            // never folded, never merged
-  OpDef& example(Example e) { examples_.push_back(std::move(e)); return *this; }
+  OpDef& alias() {
+    alias_ = true;
+    return *this;
+  }
+  OpDef& side_effect() {
+    side_effect_ = true;
+    return *this;
+  }  // never dead, never moved across its like
+  OpDef& random() {
+    random_ = true;
+    return *this;
+  }  // never folded, never merged
+  OpDef& example(Example e) {
+    examples_.push_back(std::move(e));
+    return *this;
+  }
 
   // -- asked by everybody else ----------------------------------------------------------------------------
   const std::string& name() const { return name_; }
@@ -142,7 +187,7 @@ class OpRegistry {
   }
   const OpDef& find(std::string_view name) const;  // unknown: UserError with near matches
   const OpDef* try_find(std::string_view name) const;
-  std::vector<const OpDef*> all() const;            // by name
+  std::vector<const OpDef*> all() const;  // by name
 
  private:
   OpDef& insert(std::string name);

@@ -12,18 +12,14 @@ inline constexpr const char* kScatterModes[] = {"set", "add", "mul", "max", "min
 struct TakeAttrs {
   std::int64_t axis = 0;
 
-  void visit(AttrVisitor& v) {
-    v("axis", axis);
-  }
+  void visit(AttrVisitor& v) { v("axis", axis); }
 };
 
 // gather(x, index): element-wise as torch.gather; shape of index.
 struct GatherAttrs {
   std::int64_t axis = 0;
 
-  void visit(AttrVisitor& v) {
-    v("axis", axis);
-  }
+  void visit(AttrVisitor& v) { v("axis", axis); }
 };
 
 // scatter(x, index, update): element-wise as torch.scatter; index and update have equal shapes.
@@ -43,18 +39,14 @@ struct ScatterAttrs {
 struct WrapIndexAttrs {
   std::int64_t size = 0;
 
-  void visit(AttrVisitor& v) {
-    v("size", size);
-  }
+  void visit(AttrVisitor& v) { v("size", size); }
 };
 
 // searchsorted(sorted, values): position among the last axis of sorted; i32.
 struct SearchsortedAttrs {
   bool right = false;
 
-  void visit(AttrVisitor& v) {
-    v("right", right);
-  }
+  void visit(AttrVisitor& v) { v("right", right); }
 };
 
 }  // namespace aspen

@@ -13,7 +13,7 @@ struct PoolAttrs {
   std::vector<std::int64_t> dilation;  // max only
   bool ceil_mode = false;
   bool count_include_pad = true;  // average only
-  std::int64_t divisor = 0;  // average only; 0: count
+  std::int64_t divisor = 0;       // average only; 0: count
 
   void visit(AttrVisitor& v) {
     v("kernel", kernel);
@@ -30,9 +30,7 @@ struct PoolAttrs {
 struct MaxPoolGradAttrs {
   std::vector<std::int64_t> shape;  // of x
 
-  void visit(AttrVisitor& v) {
-    v("shape", shape);
-  }
+  void visit(AttrVisitor& v) { v("shape", shape); }
 };
 
 // avg_pool_grad(g).
@@ -49,7 +47,7 @@ struct AvgPoolGradAttrs {
 // adaptive_avg_pool(x): bin i = [floor(i * in / out), ceil((i + 1) * in / out)); adaptive_avg_pool_grad(g).
 struct AdaptiveAvgPoolAttrs {
   std::vector<std::int64_t> output;  // spatial extents
-  std::vector<std::int64_t> shape;  // adaptive_avg_pool_grad: of x
+  std::vector<std::int64_t> shape;   // adaptive_avg_pool_grad: of x
 
   void visit(AttrVisitor& v) {
     v("output", output);

@@ -9,9 +9,7 @@ namespace aspen {
 struct SoftmaxAttrs {
   std::int64_t axis = -1;
 
-  void visit(AttrVisitor& v) {
-    v("axis", axis);
-  }
+  void visit(AttrVisitor& v) { v("axis", axis); }
 };
 
 }  // namespace aspen
