@@ -33,10 +33,49 @@ struct OptimizerSpec {
   double max_grad_norm = std::numeric_limits<double>::infinity();
 };
 
+// How the devices a model is placed on work together.
+enum class Execution : std::uint8_t {
+  kPipelined,  // at the same time, on different micro-batches
+  kSharded,    // one after the other
+  kPhased,     // one phase after the other; what a phase does not need is kept off the device
+};
+
+// What backward passes compute again instead of keeping it from the forward pass.
+enum class Recompute : std::uint8_t {
+  kNothing,
+  kStages,  // all but the last stage of a pipeline, from what the stage received; nothing where there is no pipeline
+  kAll,     // everything between two values marked with `checkpoint`
+};
+
+// Where tensors of one kind are kept.
+struct TensorLocation {
+  bool off_device = false;
+  bool sharded = false;                    // one shard per replica; variables only
+  std::int64_t min_elements = 2;           // smaller tensors stay on the device
+  std::int64_t min_shard_elements = 8192;  // smaller tensors are not sharded
+};
+
+struct TensorLocations {
+  TensorLocation weights, optimizer_state, accumulators, activations;
+};
+
+// Phased execution: which values that live longer than a phase leave the device.
+enum class Liveness : std::uint8_t { kAlwaysLive, kOffDeviceAfterForward, kOffDeviceAfterEachPhase };
+
 struct CompileOptions {
   bool training = false;
   std::int64_t gradient_accumulation = 1;
-  bool mean_reduction = true;  // over micro-batches; false: sum
+  bool mean_reduction = true;          // over micro-batches and replicas; false: sum
+  bool running_mean = false;           // accumulators hold the mean so far rather than the sum
+  std::int64_t device_iterations = 1;  // per run; for the rules of pipelines
+  Execution execution = Execution::kPipelined;
+  Recompute recompute = Recompute::kStages;
+  TensorLocations locations;
+  Liveness liveness = Liveness::kAlwaysLive;
+  bool separate_backward_phase = false;  // the last phase's backward pass is a phase of its own
+  std::size_t replicas = 1;
+  ReplicaGrouping input_grouping{.kind = ReplicaGrouping::Kind::kNone};
+  bool checks_floats = false;
   OptimizerSpec optimizer;
   std::vector<std::string> skip_passes;
   std::function<void(double fraction)> progress;

@@ -1,11 +1,14 @@
-// The executor: owns the memory of one loaded program and runs it. One call runs D device iterations of G
-// micro-batches each, without allocating and without calling back except to ask whether to stop.
+// The executor: owns the memory of one loaded program and runs it. One call runs D device iterations of G micro-batches
+// each on every replica, without allocating and without calling back except to ask whether to stop. Every device of
+// every replica has a worker thread of its own that lives as long as the executor; a program for one device in one
+// replica runs on the thread of the caller.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,7 +20,7 @@ namespace aspen {
 enum class OutputMode : std::uint8_t { kFinal, kEveryN, kAll, kSum };
 
 struct HostOutput {
-  void* data = nullptr;  // room for every micro-batch the mode returns, in order
+  void* data = nullptr;  // room for every micro-batch the mode returns, per micro-batch one block per replica
   OutputMode mode = OutputMode::kAll;
   std::int64_t period = 1;  // kEveryN only; divides the device iterations
 };
@@ -25,17 +28,47 @@ struct HostOutput {
 struct RunRequest {
   std::int64_t device_iterations = 1;
   std::int64_t gradient_accumulation = 1;
-  std::vector<const void*> inputs;    // per program input: device_iterations * gradient_accumulation micro-batches
+  // Per program input: device_iterations * gradient_accumulation * input groups micro-batches, in that order.
+  std::vector<const void*> inputs;
   std::vector<HostOutput> outputs;    // per program output
-  std::function<bool()> should_stop;  // asked now and then between micro-batches; true ends the run with Interrupted
+  std::function<bool()> should_stop;  // asked now and then by the calling thread; true ends the run with Interrupted
+};
+
+// How one device of one replica spent the last run.
+struct DeviceTime {
+  std::size_t replica = 0, device = 0;
+  double total = 0;    // seconds from the start of the run to its end
+  double waiting = 0;  // of these, waiting for other devices
+  struct TaskTime {
+    std::string task;
+    std::int64_t runs = 0;
+    double seconds = 0;
+  };
+  std::vector<TaskTime> tasks;  // step tasks, then update tasks, of this device
+};
+
+struct DeviceMemory {
+  std::size_t replica = 0, device = 0;
+  std::size_t planned = 0, measured = 0;            // bytes on the device
+  std::size_t planned_host = 0, measured_host = 0;  // bytes off the device
+};
+
+struct ExecutorOptions {
+  std::size_t num_threads = 0;  // to share out between the workers; 0: as many as the process may use
+  // Fills the memory with a pattern first, so that memory() can tell which bytes a run has touched.
+  bool measures_memory = false;
 };
 
 class Executor {
  public:
-  explicit Executor(std::shared_ptr<const Program> program);
+  explicit Executor(std::shared_ptr<const Program> program, ExecutorOptions options = {});
   ~Executor();
 
   const Program& program() const;
+
+  // The host's view of a variable: one value, or one per group of replicas (see ReplicaGrouping), one after the other.
+  // A variable that every replica changes on its own is read from replica 0 (of each group).
+  std::size_t host_bytes(std::string_view name) const;
   void write_variable(std::string_view name, std::span<const std::byte> bytes);
   void read_variable(std::string_view name, std::span<std::byte> bytes) const;
 
@@ -44,9 +77,13 @@ class Executor {
   std::uint64_t seed() const;
   std::uint64_t step() const;
 
-  // An error in an op names the op, where it was captured and the micro-batch. After Interrupted or an error the
-  // executor may be used again; variables hold what the finished micro-batches left.
+  // An error in an op stops all workers and names the op, where it was captured, device, stage, micro-batch and, if
+  // there are several, the replica. After Interrupted or an error the executor may be used again; variables hold what
+  // the finished updates left.
   void run(const RunRequest& request);
+
+  std::vector<DeviceTime> times() const;     // of the last run
+  std::vector<DeviceMemory> memory() const;  // measured: 0 unless ExecutorOptions::measures_memory
 
  private:
   struct State;

@@ -1,5 +1,14 @@
-// A program: instructions over fixed buffers, made by the compiler, run by the executor. Everything it needs
-// while running is decided here: kernels, offsets, workspaces.
+// A program: instructions over fixed buffers, made by the compiler, run by the executor. Everything it needs while
+// running is decided here: kernels, offsets, workspaces, which device works on what, and who waits for whom.
+//
+// A program is cut into tasks. A step task runs once per micro-batch, an update task once per weight update; each
+// belongs to one device, and a device runs one task at a time. A program for one device has one step task. A pipeline
+// of N stages has a forward and a backward task per stage (one for both in the last), and different devices work on
+// different micro-batches at once.
+//
+// Values that live longer than a task are kept per micro-batch in the slots of a lane: micro-batch m uses slot
+// m % depth of every lane. A `send` of one device writes into a slot of another; that is the only way from device to
+// device. Waits order the tasks: they carry the data dependencies and keep a slot from being written while in use.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +17,25 @@
 #include <vector>
 
 #include "aspen/backends/api/kernel.h"
+#include "aspen/base/replica_grouping.h"
 
 namespace aspen {
 
-enum class Arena : std::uint8_t { kVariables, kConstants, kScratch };
+enum class Arena : std::uint8_t {
+  kVariables,      // of a device
+  kConstants,      // of a device
+  kScratch,        // of a device, within one task
+  kSlots,          // of a lane, per micro-batch
+  kHostVariables,  // variables kept off the device
+  kHostSlots,      // of a lane, per micro-batch, off the device
+};
 
 inline constexpr std::size_t kBufferAlignment = 64;
 
 // A place in an arena; bytes == 0 with absent == true stands for an optional input left out.
 struct BufferRef {
   Arena arena = Arena::kScratch;
+  std::size_t owner = 0;  // index of the lane for slots, of the device otherwise
   std::size_t offset = 0;
   std::size_t bytes = 0;
   bool absent = false;
@@ -29,20 +47,64 @@ struct Instruction {
   std::unique_ptr<Kernel> kernel;
   std::vector<BufferRef> inputs, outputs;
   BufferRef workspace;
+  std::vector<TensorType> output_types = {};  // for checks of the results
+};
+
+// What a device holds apart from its lanes.
+struct DevicePlan {
+  std::size_t variable_bytes = 0, constant_bytes = 0, scratch_bytes = 0, host_variable_bytes = 0;
+};
+
+struct Lane {
+  std::size_t device = 0;
+  std::int64_t depth = 1;                           // micro-batches that may be under way
+  std::size_t slot_bytes = 0, host_slot_bytes = 0;  // of one micro-batch
+};
+
+// Task `task` of the same kind (step or update) must have finished round m - lag before round m begins. A round is a
+// micro-batch for step tasks, a weight update for update tasks.
+struct Wait {
+  std::size_t task = 0;
+  std::int64_t lag = 0;
+};
+
+struct InputCopy {
+  std::size_t input = 0;  // of the program
+  BufferRef to;
+};
+
+struct OutputCopy {
+  std::size_t output = 0;  // of the program
+  BufferRef from;
+};
+
+struct Task {
+  std::string name;  // "forward of stage 1"
+  std::size_t device = 0;
+  std::size_t lane = 0;
+  std::int64_t stage = 0;
+  double cost = 1;                // relative; only for choosing an order
+  std::vector<InputCopy> inputs;  // before the instructions
+  std::vector<Instruction> instructions;
+  std::vector<OutputCopy> outputs;  // after the instructions
+  std::vector<Wait> waits;
 };
 
 struct ProgramTensor {
   std::string name;
   TensorType type;
-  BufferRef buffer;
 };
 
 struct ProgramVariable {
   std::string name;
-  TensorType type;
-  BufferRef buffer;
+  TensorType type;                // of one replica's whole value
+  std::vector<BufferRef> places;  // first its home, then copies on other devices, refreshed after every update
   double initial = 0;
   bool accumulator = false;  // holds a part of an update; returns to `initial` when a run ends before the update
+  bool reduced = false;      // added up over the replicas of its group before an update
+  bool sharded = false;      // each replica keeps its shard only (see shard_of); places hold one shard
+  bool gathered = false;     // an update writes each replica's own shard; the others' are fetched after it
+  ReplicaGrouping grouping;  // replicas that hold the same value
 };
 
 struct ProgramConstant {
@@ -55,10 +117,21 @@ struct Program {
   std::vector<ProgramTensor> inputs, outputs;  // of one micro-batch
   std::vector<ProgramVariable> variables;
   std::vector<ProgramConstant> constants;
-  std::vector<Instruction> step;           // for every micro-batch
-  std::vector<Instruction> update;         // after the last micro-batch of a weight update
+  std::vector<DevicePlan> devices;
+  std::vector<Lane> lanes;
+  std::vector<Task> step;                  // in an order in which one device could run them
+  std::vector<Task> update;                // likewise
   std::int64_t gradient_accumulation = 1;  // micro-batches between two updates
-  std::size_t variable_bytes = 0, constant_bytes = 0, scratch_bytes = 0;
+  bool training = false;                   // false: all device iterations of a run may be under way at once
+  std::size_t replicas = 1;
+  ReplicaGrouping input_grouping{.kind =
+                                     ReplicaGrouping::Kind::kNone};  // replicas of one group read the same micro-batch
+  bool checks_floats = false;  // stops at the first op that makes an infinity or NaN from finite inputs
 };
+
+// Bytes of one device of one replica, as planned: variables, constants, scratch and all slots of its lanes.
+std::size_t planned_bytes(const Program& program, std::size_t device);
+// The same for what is kept off the device on its behalf.
+std::size_t planned_host_bytes(const Program& program, std::size_t device);
 
 }  // namespace aspen

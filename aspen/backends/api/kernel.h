@@ -17,6 +17,17 @@
 
 namespace aspen {
 
+// The threads a device may use. Work is cut into chunks whose number and borders depend on shapes alone, never on the
+// number of threads, so that the result is the same on every machine.
+class ThreadTeam {
+ public:
+  virtual ~ThreadTeam() = default;
+  virtual std::size_t num_threads() const = 0;
+  // Calls work(0) .. work(num_chunks - 1), each once, on any thread of the team, and returns when all are done. The
+  // first exception is thrown again. Not to be called from within itself.
+  virtual void run(std::int64_t num_chunks, const std::function<void(std::int64_t chunk)>& work) = 0;
+};
+
 // What is to be computed. An optional input that is absent has present == false.
 struct KernelInput {
   TensorType type;
@@ -36,6 +47,8 @@ struct StepContext {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;  // micro-batches since the program was loaded
   std::uint64_t replica = 0;
+  std::uint64_t num_replicas = 1;
+  ThreadTeam* team = nullptr;  // the threads of this device; nullptr: the calling one alone
 };
 
 struct KernelArgs {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "aspen/base/attrs.h"
+#include "aspen/base/replica_grouping.h"
 #include "aspen/base/tensor_type.h"
 
 namespace aspen {
@@ -71,6 +72,22 @@ struct Placement {
 
 enum class Section : std::uint8_t { kStep, kUpdate };
 
+// A part of the graph that one device runs in one go; see runtime/program.h. Made by the pass `partition`.
+struct GraphTask {
+  std::string name;
+  Section section = Section::kStep;
+  std::int64_t device = 0;  // index among the devices in use
+  std::int64_t lane = 0;
+  std::int64_t stage = 0;
+  double cost = 1;
+};
+
+// Where values that live longer than a task are kept. Tasks of a lane follow each other for every micro-batch.
+struct GraphLane {
+  std::int64_t device = 0;
+  std::int64_t depth = 1;  // micro-batches that may be under way
+};
+
 class Op {
  public:
   const OpDef& def() const { return *def_; }
@@ -97,8 +114,9 @@ class Op {
   Location location;
   Placement placement;
   Section section = Section::kStep;
-  bool backward = false;  // made by autodiff
-  bool no_grad = false;   // captured while gradients were switched off
+  std::int64_t task = -1;  // index into Graph::tasks; -1: not partitioned yet
+  bool backward = false;   // made by autodiff
+  bool no_grad = false;    // captured while gradients were switched off
 
  private:
   friend class Graph;
@@ -116,8 +134,14 @@ std::string_view name_of(VariableKind kind);
 struct Variable {
   std::string name;
   VariableKind kind = VariableKind::kParameter;
-  bool trainable = false;  // a parameter that wants gradients
-  double initial = 0;      // fill value until somebody writes it
+  bool trainable = false;    // a parameter that wants gradients
+  double initial = 0;        // fill value until somebody writes it
+  bool off_device = false;   // kept in host memory; tasks `load` it
+  bool reduced = false;      // added up over the replicas before an update
+  bool sharded = false;      // each replica keeps a shard; the value has the type of a shard
+  bool gathered = false;     // an update writes each replica's own shard of it
+  std::int64_t numel = 0;    // of the whole tensor, where the value is a shard
+  ReplicaGrouping grouping;  // replicas that hold the same value
   std::unique_ptr<Value> value;
 };
 
@@ -154,6 +178,10 @@ class Graph {
   const std::vector<Output>& outputs() const { return outputs_; }
   void set_output(std::size_t i, Value* value);
   bool is_output(const Value* value) const { return value->is_output(); }
+
+  // Filled by `partition`; before it there are none.
+  std::vector<GraphTask> tasks;  // of both sections, those of kStep first, in an order one device could run them
+  std::vector<GraphLane> lanes;
 
  private:
   std::unique_ptr<Value> new_value(TensorType type);
