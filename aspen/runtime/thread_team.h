@@ -1,0 +1,21 @@
+// The threads of one device: made by the executor for each worker that may use more than one thread, handed to kernels
+// through StepContext. Work is cut by the kernels (see ThreadTeam); here it is only dealt out.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "aspen/backends/api/kernel.h"
+
+namespace aspen {
+
+// The thread that calls run() takes part, so num_threads - 1 helper threads are started; they live as long as the team.
+// Helper i stays on cpus[i % cpus.size()]; no cpus: wherever the system puts it. A team of one has no helpers and runs
+// everything in a plain loop. run() allocates nothing and is called by one thread at a time.
+//
+// All chunks are run even if one throws; the exception of the lowest chunk is thrown again, so that the message does
+// not depend on timing.
+std::unique_ptr<ThreadTeam> make_thread_team(std::size_t num_threads, std::vector<int> cpus = {});
+
+}  // namespace aspen

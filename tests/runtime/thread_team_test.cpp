@@ -1,0 +1,110 @@
+#include "aspen/runtime/thread_team.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <atomic>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "aspen/base/error.h"
+
+namespace aspen {
+namespace {
+
+class Teams : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(Teams, RunEveryChunkOnce) {
+  auto team = make_thread_team(GetParam());
+  EXPECT_EQ(team->num_threads(), GetParam());
+  for (std::int64_t count : {0, 1, 2, 3, 7, 1000}) {
+    std::vector<int> runs(static_cast<std::size_t>(count), 0);
+    team->run(count, [&](std::int64_t chunk) { ++runs[static_cast<std::size_t>(chunk)]; });
+    EXPECT_EQ(runs, std::vector<int>(static_cast<std::size_t>(count), 1));
+  }
+}
+
+// What a chunk wrote is there when run() returns, and what was written before run() is there for the chunks.
+TEST_P(Teams, HandOverWhatWasWritten) {
+  auto team = make_thread_team(GetParam());
+  std::vector<std::int64_t> data(16, 0);
+  for (std::int64_t round = 0; round < 20000; ++round) {
+    data[static_cast<std::size_t>(round % 16)] += 1;
+    team->run(16, [&](std::int64_t chunk) { data[static_cast<std::size_t>(chunk)] += 1; });
+  }
+  EXPECT_EQ(std::accumulate(data.begin(), data.end(), std::int64_t{0}), 17 * 20000);
+}
+
+TEST_P(Teams, WakeUpAfterALongPause) {
+  auto team = make_thread_team(GetParam());
+  std::atomic<int> runs{0};
+  for (int round = 0; round < 20; ++round) {
+    team->run(4, [&](std::int64_t) { ++runs; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(runs, 80);
+}
+
+TEST_P(Teams, ThrowTheErrorOfTheLowestChunkAndGoOn) {
+  auto team = make_thread_team(GetParam());
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> runs{0};
+    auto work = [&](std::int64_t chunk) {
+      ++runs;
+      if (chunk == 3 || chunk == 9) throw std::runtime_error("chunk " + std::to_string(chunk));
+    };
+    try {
+      team->run(12, work);
+      FAIL() << "no error arrived";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "chunk 3");
+    }
+    EXPECT_EQ(runs, 12);
+  }
+  int runs = 0;
+  team->run(1, [&](std::int64_t) { ++runs; });
+  EXPECT_EQ(runs, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Teams, ::testing::Values(1, 2, 3, 8), ::testing::PrintToStringParamName());
+
+TEST(ThreadTeam, UsesItsThreadsAtOnce) {
+  auto team = make_thread_team(3);
+  std::atomic<int> inside{0};
+  team->run(3, [&](std::int64_t) {  // returns only when all three are inside
+    ++inside;
+    while (inside < 3) std::this_thread::yield();
+  });
+  EXPECT_EQ(inside, 3);
+}
+
+TEST(ThreadTeam, HelpersStayOnTheirCpus) {
+  int here = sched_getcpu();
+  ASSERT_GE(here, 0);
+  auto team = make_thread_team(3, {here});
+  std::atomic<int> inside{0}, elsewhere{0};
+  std::thread::id caller = std::this_thread::get_id();
+  team->run(3, [&](std::int64_t) {
+    ++inside;
+    while (inside < 3) std::this_thread::yield();
+    if (std::this_thread::get_id() != caller && sched_getcpu() != here) ++elsewhere;
+  });
+  EXPECT_EQ(elsewhere, 0);
+}
+
+TEST(ThreadTeam, RefusesCpusThatDoNotExist) {
+  EXPECT_THROW(make_thread_team(2, {-1}), UserError);
+  EXPECT_THROW(make_thread_team(2, {CPU_SETSIZE - 1}), DeviceError);
+}
+
+TEST(ThreadTeam, TeamsComeAndGo) {
+  for (int round = 0; round < 100; ++round) {
+    auto team = make_thread_team(4);
+    if (round % 2 == 0) team->run(2, [](std::int64_t) {});
+  }
+}
+
+}  // namespace
+}  // namespace aspen
