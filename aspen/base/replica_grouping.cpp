@@ -32,6 +32,20 @@ std::vector<std::size_t> ReplicaGrouping::members(std::size_t group, std::size_t
   return result;
 }
 
+std::string_view name_of(ReplicaGrouping::Kind kind) {
+  switch (kind) {
+    case ReplicaGrouping::Kind::kAll: return "all";
+    case ReplicaGrouping::Kind::kConsecutive: return "consecutive";
+    case ReplicaGrouping::Kind::kOrthogonal: return "orthogonal";
+    case ReplicaGrouping::Kind::kNone: break;
+  }
+  return "none";
+}
+
+bool has_size(ReplicaGrouping::Kind kind) {
+  return kind == ReplicaGrouping::Kind::kConsecutive || kind == ReplicaGrouping::Kind::kOrthogonal;
+}
+
 std::int64_t shard_elements(std::int64_t numel, std::size_t replicas) {
   auto count = static_cast<std::int64_t>(replicas);
   return (numel + count - 1) / count;

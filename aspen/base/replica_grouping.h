@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct ReplicaGrouping {
   std::size_t group_of(std::size_t replica, std::size_t replicas) const;
   std::vector<std::size_t> members(std::size_t group, std::size_t replicas) const;  // ascending
 };
+
+std::string_view name_of(ReplicaGrouping::Kind kind);  // "consecutive"
+bool has_size(ReplicaGrouping::Kind kind);             // whether `size` means something
 
 // Elements [first, second) of a tensor of `numel` elements that a replica keeps when the tensor is sharded. All shards
 // but the last non-empty one have shard_elements(numel, replicas).

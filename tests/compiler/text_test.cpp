@@ -43,6 +43,40 @@ TEST(Text, PrintsAReadableGraph) {
   EXPECT_EQ(graph->find_variable("scale")->initial, 1);
 }
 
+TEST(Text, PrintsWhereThingsAreKeptAndRun) {
+  std::string text =
+      "graph @main(%x: f32[2]) {\n"
+      "  variable %w: f32[2] parameter trainable gathered group consecutive 2\n"
+      "  variable %v: f32[2] parameter group orthogonal 4 returns_all\n"
+      "  variable %u: f32[2] buffer off_device group none\n"
+      "  variable %t: f32[2] buffer group all returns_all\n"
+      "  variable %Accum___w: f32[2] accumulator reduced\n"
+      "  variable %Accl1___w: f32[1] optimizer_state initial 1 off_device sharded numel 2\n"
+      "  lane 0\n"
+      "  lane 1 device 1 depth 3\n"
+      "  task 0 \"forward of stage 0\" cost 0.5\n"
+      "  task 1 \"stage 1\" device 1 lane 1 stage 1\n"
+      "  task 2 \"update\" cost 2 update\n"
+      "  %0: f32[2] = neg(%x) task 0\n"
+      "  %1: f32[2] = exp(%0) device 1 stage 1 task 1\n"
+      "  %2: f32[2] = exp(%w) task 2 update\n"
+      "  assign(%w, %2) task 2 update\n"
+      "  return y: %1\n"
+      "}\n";
+  auto graph = parse_graph(text);
+  verify(*graph);
+  EXPECT_EQ(to_text(*graph), text);
+  EXPECT_EQ(graph->find_variable("v")->grouping,
+            (ReplicaGrouping{.kind = ReplicaGrouping::Kind::kOrthogonal, .size = 4, .returns_all = true}));
+  EXPECT_EQ(graph->find_variable("Accl1___w")->numel, 2);
+  ASSERT_EQ(graph->lanes.size(), 2u);
+  EXPECT_EQ(graph->lanes[1].depth, 3);
+  ASSERT_EQ(graph->tasks.size(), 3u);
+  EXPECT_EQ(graph->tasks[1].lane, 1);
+  EXPECT_EQ(graph->tasks[2].section, Section::kUpdate);
+  EXPECT_EQ(graph->ops().front()->task, 0);
+}
+
 TEST(Text, RoundTripsEveryExampleOfEveryOp) {
   for (const OpDef* def : op_registry().all()) {
     if (def->name() == "host_call") continue;  // its functions have no text form
@@ -102,6 +136,10 @@ TEST(Text, ErrorsNameLineColumnAndWhatWasExpected) {
                 .find("line 2, column 16: there is no op \"negg\"; close matches: \"neg\""),
             std::string::npos);
   EXPECT_EQ(error_of("graph @main(%x: f99[2]) {}").substr(0, 18), "line 1, column 17:");
+  EXPECT_EQ(error_of("graph @main() {\n  lane 0\n  lane 2\n  return\n}"),
+            "line 3, column 8: lane 2 is out of order; the next is lane 1.");
+  EXPECT_EQ(error_of("graph @main() {\n  variable %w: f32[2] buffer group odd 2\n  return\n}"),
+            "line 2, column 36: expected the kind of the group (all, consecutive, orthogonal, none), found \"odd\".");
   EXPECT_EQ(error_of("graph @main() {\n  return"),
             "line 2, column 9: expected the name of an output, found the end of the text.");
 }

@@ -68,5 +68,25 @@ TEST(Verifier, NoticesAnOutputOfTheUpdate) {
   EXPECT_TRUE(contains(problem(*graph), "is computed by the weight update"));
 }
 
+TEST(Verifier, NoticesTasksThatDoNotFit) {
+  auto with = [](const std::string& tasks, const std::string& op) {
+    return problem(*parse_graph("graph @main(%x: f32[2]) {\n lane 0\n " + tasks + "\n %0: f32[2] = neg(%x) " + op +
+                                "\n return y: %0\n}"));
+  };
+  EXPECT_EQ(with("task 0 \"a\"\n task 1 \"b\" update", "task 0"), "");
+  EXPECT_TRUE(contains(with("task 0 \"a\"", "task 1"), "there is no task 1"));
+  EXPECT_TRUE(contains(with("task 0 \"a\"\n task 1 \"b\" update", "task 1"), "task \"b\" is of another section"));
+  EXPECT_TRUE(contains(with("task 0 \"a\" lane 1", "task 0"), "task \"a\": there is no lane 1"));
+  EXPECT_TRUE(contains(with("task 0 \"a\" device 1", "task 0"), "is on device 1, its lane on device 0"));
+  EXPECT_TRUE(contains(with("task 0 \"a\" update\n task 1 \"b\"", "task 1"), "comes after an update task"));
+}
+
+TEST(Verifier, NoticesShardsThatAreNone) {
+  auto graph = parse_graph("graph @main() {\n variable %w: f32[2] optimizer_state sharded numel 3\n return\n}");
+  EXPECT_EQ(problem(*graph), "");
+  graph->find_variable("w")->numel = 0;
+  EXPECT_TRUE(contains(problem(*graph), "is no shard"));
+}
+
 }  // namespace
 }  // namespace aspen

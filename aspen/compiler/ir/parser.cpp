@@ -1,6 +1,7 @@
 #include "aspen/compiler/ir/parser.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <map>
 
@@ -21,6 +22,8 @@ class Parser {
     parse_inputs();
     lexer_.expect("{");
     while (lexer_.accept_word("variable")) parse_variable();
+    while (lexer_.accept_word("lane")) parse_lane();
+    while (lexer_.accept_word("task")) parse_task();
     while (!lexer_.peek_word("return")) parse_op();
     parse_return();
     lexer_.expect("}");
@@ -45,24 +48,101 @@ class Parser {
     }
   }
 
-  // variable %w: f32[10, 5] parameter trainable initial 1
+  // variable %w: f32[10, 5] parameter trainable reduced group consecutive 2
   void parse_variable() {
     Definition written = definition();
     Variable* variable = graph_->add_variable(written.name, kind(), written.type);
     define(written, variable->value.get());
-    variable->trainable = lexer_.accept_word("trainable");
-    if (lexer_.accept_word("initial")) variable->initial = lexer_.number();
+    while (true) {
+      if (lexer_.accept_word("trainable"))
+        variable->trainable = true;
+      else if (lexer_.accept_word("initial"))
+        variable->initial = lexer_.number();
+      else if (lexer_.accept_word("off_device"))
+        variable->off_device = true;
+      else if (lexer_.accept_word("reduced"))
+        variable->reduced = true;
+      else if (lexer_.accept_word("sharded"))
+        variable->sharded = true;
+      else if (lexer_.accept_word("gathered"))
+        variable->gathered = true;
+      else if (lexer_.accept_word("numel"))
+        variable->numel = lexer_.integer();
+      else if (lexer_.accept_word("group"))
+        variable->grouping = grouping();
+      else
+        return;
+    }
   }
 
   VariableKind kind() {
-    constexpr VariableKind kKinds[] = {VariableKind::kParameter, VariableKind::kBuffer, VariableKind::kOptimizerState,
-                                       VariableKind::kAccumulator, VariableKind::kSetting};
+    return one_of("the kind of the variable",
+                  std::array{VariableKind::kParameter, VariableKind::kBuffer, VariableKind::kOptimizerState,
+                             VariableKind::kAccumulator, VariableKind::kSetting});
+  }
+
+  ReplicaGrouping grouping() {
+    using Kind = ReplicaGrouping::Kind;
+    ReplicaGrouping result;
+    result.kind =
+        one_of("the kind of the group", std::array{Kind::kAll, Kind::kConsecutive, Kind::kOrthogonal, Kind::kNone});
+    if (has_size(result.kind)) result.size = static_cast<std::size_t>(lexer_.integer());
+    result.returns_all = lexer_.accept_word("returns_all");
+    return result;
+  }
+
+  template <class Kind, std::size_t N>
+  Kind one_of(std::string_view what, const std::array<Kind, N>& kinds) {
     std::string names;
-    for (VariableKind kind : kKinds) {
+    for (Kind kind : kinds) {
       if (lexer_.accept_word(name_of(kind))) return kind;
       names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(kind));
     }
-    lexer_.fail_expected("the kind of the variable (" + names + ")");
+    lexer_.fail_expected(fmt::format("{} ({})", what, names));
+  }
+
+  // lane 1 device 1 depth 3
+  void parse_lane() {
+    expect_number("lane", graph_->lanes.size());
+    GraphLane lane;
+    while (true) {
+      if (lexer_.accept_word("device"))
+        lane.device = lexer_.integer();
+      else if (lexer_.accept_word("depth"))
+        lane.depth = lexer_.integer();
+      else
+        break;
+    }
+    graph_->lanes.push_back(lane);
+  }
+
+  // task 2 "backward of stage 0" device 1 lane 1 stage 1 cost 2 update
+  void parse_task() {
+    expect_number("task", graph_->tasks.size());
+    GraphTask task{.name = lexer_.quoted()};
+    while (true) {
+      if (lexer_.accept_word("device"))
+        task.device = lexer_.integer();
+      else if (lexer_.accept_word("lane"))
+        task.lane = lexer_.integer();
+      else if (lexer_.accept_word("stage"))
+        task.stage = lexer_.integer();
+      else if (lexer_.accept_word("cost"))
+        task.cost = lexer_.number();
+      else if (lexer_.accept_word("update"))
+        task.section = Section::kUpdate;
+      else
+        break;
+    }
+    graph_->tasks.push_back(std::move(task));
+  }
+
+  // The number is there for the reader; lanes and tasks are listed in order.
+  void expect_number(std::string_view what, std::size_t next) {
+    std::size_t start = lexer_.next_position();
+    std::int64_t number = lexer_.integer();
+    if (number == static_cast<std::int64_t>(next)) return;
+    lexer_.fail_at(start, fmt::format("{} {} is out of order; the next is {} {}.", what, number, what, next));
   }
 
   // [%3: f32[16, 10], ... =] dot(%x, %w) {...} details
@@ -132,6 +212,8 @@ class Parser {
         op.placement.stage = lexer_.integer();
       else if (lexer_.accept_word("phase"))
         op.placement.phase = lexer_.integer();
+      else if (lexer_.accept_word("task"))
+        op.task = lexer_.integer();
       else if (lexer_.accept_word("update"))
         op.section = Section::kUpdate;
       else if (lexer_.accept_word("backward"))

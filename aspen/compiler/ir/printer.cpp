@@ -33,6 +33,7 @@ class Printer {
     for (const auto& input : graph_.inputs()) inputs += separated(inputs, definition(input.get()));
     text_ = fmt::format("graph @{}({}) {{\n", quoted_unless_plain(graph_.name()), inputs);
     for (const auto& variable : graph_.variables()) print(*variable);
+    print_lanes_and_tasks();
     for (const auto& op : graph_.ops()) print(*op);
     std::string outputs;
     for (const auto& output : graph_.outputs()) {
@@ -79,7 +80,43 @@ class Printer {
     text_ += fmt::format("  variable {} {}", definition(variable.value.get()), name_of(variable.kind));
     if (variable.trainable) text_ += " trainable";
     if (variable.initial != 0) text_ += fmt::format(" initial {}", variable.initial);
+    if (variable.off_device) text_ += " off_device";
+    if (variable.reduced) text_ += " reduced";
+    if (variable.sharded) text_ += " sharded";
+    if (variable.gathered) text_ += " gathered";
+    print_number("numel", variable.numel, 0);
+    if (variable.grouping != ReplicaGrouping{}) print(variable.grouping);
     text_ += '\n';
+  }
+
+  void print(const ReplicaGrouping& grouping) {
+    text_ += fmt::format(" group {}", name_of(grouping.kind));
+    if (has_size(grouping.kind)) text_ += fmt::format(" {}", grouping.size);
+    if (grouping.returns_all) text_ += " returns_all";
+  }
+
+  void print_lanes_and_tasks() {
+    for (std::size_t i = 0; i < graph_.lanes.size(); ++i) {
+      const GraphLane& lane = graph_.lanes[i];
+      text_ += fmt::format("  lane {}", i);
+      print_number("device", lane.device, 0);
+      print_number("depth", lane.depth, 1);
+      text_ += '\n';
+    }
+    for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+      const GraphTask& task = graph_.tasks[i];
+      text_ += fmt::format("  task {} {}", i, quoted(task.name));
+      print_number("device", task.device, 0);
+      print_number("lane", task.lane, 0);
+      print_number("stage", task.stage, 0);
+      if (task.cost != 1) text_ += fmt::format(" cost {}", task.cost);
+      if (task.section == Section::kUpdate) text_ += " update";
+      text_ += '\n';
+    }
+  }
+
+  void print_number(std::string_view word, std::int64_t number, std::int64_t default_number) {
+    if (number != default_number) text_ += fmt::format(" {} {}", word, number);
   }
 
   void print(const Op& op) {
@@ -96,9 +133,10 @@ class Printer {
   void print_details(const Op& op) {
     if (!op.location.scope.empty()) text_ += " scope " + quoted(op.location.scope);
     if (!op.location.source.empty()) text_ += " at " + quoted(op.location.source);
-    if (op.placement.device != 0) text_ += fmt::format(" device {}", op.placement.device);
-    if (op.placement.stage != 0) text_ += fmt::format(" stage {}", op.placement.stage);
-    if (op.placement.phase != 0) text_ += fmt::format(" phase {}", op.placement.phase);
+    print_number("device", op.placement.device, 0);
+    print_number("stage", op.placement.stage, 0);
+    print_number("phase", op.placement.phase, 0);
+    print_number("task", op.task, -1);
     if (op.section == Section::kUpdate) text_ += " update";
     if (op.backward) text_ += " backward";
     if (op.no_grad) text_ += " no_grad";

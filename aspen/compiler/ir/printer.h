@@ -8,9 +8,20 @@
 //     return loss: %1
 //   }
 //
-// A named value prints as its name, the others are numbered in order; "_" is an optional input left out. After the
-// attributes come, each only where it differs from the default: scope "...", at "...", device N, stage N, phase N,
-// update (the section), backward, no_grad.
+// A named value prints as its name, the others are numbered in order; "_" is an optional input left out. Each of the
+// following is printed only where it differs from the default.
+//   after the attributes of an op   scope "...", at "...", device N, stage N, phase N, task N, update (the section),
+//                                   backward, no_grad
+//   after the kind of a variable    trainable, initial X, off_device, reduced, sharded, gathered, numel N, and how
+//                                   replicas share it: group consecutive N, group orthogonal N, group none, group all,
+//                                   then returns_all
+// A partitioned graph lists its lanes and tasks, numbered in order, between the variables and the ops:
+//
+//   lane 0 depth 3
+//   lane 1 device 1 depth 2
+//   task 0 "forward of stage 0" cost 2
+//   task 1 "stage 1" device 1 lane 1 stage 1
+//   task 2 "update of device 1" device 1 lane 1 update
 #pragma once
 
 #include <string>

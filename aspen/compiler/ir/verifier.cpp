@@ -13,6 +13,8 @@ class Verifier {
       : graph_(graph), known_(graph.num_values(), nullptr), reads_(graph.num_values(), 0) {}
 
   void run() {
+    for (const auto& task : graph_.tasks) check(task);
+    for (const auto& variable : graph_.variables()) check(*variable);
     for (const auto& input : graph_.inputs()) known_[input->id()] = input.get();
     for (const auto& variable : graph_.variables()) known_[variable->value->id()] = variable->value.get();
     for (const auto& op : graph_.ops()) check(*op);
@@ -21,7 +23,25 @@ class Verifier {
   }
 
  private:
+  void check(const GraphTask& task) {
+    auto fail = [&](const std::string& problem) { throw InternalError("task \"{}\": {}", task.name, problem); };
+    if (task.lane < 0 || task.lane >= static_cast<std::int64_t>(graph_.lanes.size())) {
+      fail(fmt::format("there is no lane {}", task.lane));
+    }
+    std::int64_t device = graph_.lanes[task.lane].device;
+    if (device != task.device) fail(fmt::format("is on device {}, its lane on device {}", task.device, device));
+    if (task.section == Section::kUpdate) is_after_step_ = true;
+    if (task.section == Section::kStep && is_after_step_) fail("a step task comes after an update task");
+  }
+
+  static void check(const Variable& variable) {
+    if (!variable.sharded || (variable.value->rank() == 1 && variable.numel > 0)) return;
+    throw InternalError("variable \"{}\" of type {} and {} elements in all is no shard", variable.name,
+                        to_string(variable.value->type()), variable.numel);
+  }
+
   void check(const Op& op) {
+    check_task(op);
     for (std::size_t i = 0; i < op.num_inputs(); ++i) {
       const Value* input = op.input(i);
       if (input == nullptr) continue;
@@ -36,6 +56,15 @@ class Verifier {
     check_types(op);
     if (op.is("assign")) check_assign(op);
     for (const Value* output : op.outputs()) known_[output->id()] = output;
+  }
+
+  void check_task(const Op& op) {
+    if (op.task == -1) return;
+    if (op.task < 0 || op.task >= static_cast<std::int64_t>(graph_.tasks.size())) {
+      fail(op, fmt::format("there is no task {}", op.task));
+    }
+    const GraphTask& task = graph_.tasks[op.task];
+    if (task.section != op.section) fail(op, fmt::format("task \"{}\" is of another section", task.name));
   }
 
   void check_types(const Op& op) {
@@ -94,6 +123,7 @@ class Verifier {
   std::vector<const Value*> known_;  // by id: defined so far
   std::vector<std::size_t> reads_;   // by id
   std::array<std::vector<bool>, 2> assigned_;
+  bool is_after_step_ = false;
 };
 
 }  // namespace
