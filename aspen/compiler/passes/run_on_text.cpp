@@ -1,5 +1,9 @@
 #include "aspen/compiler/passes/run_on_text.h"
 
+#include <array>
+#include <functional>
+#include <map>
+
 #include "aspen/compiler/ir/parser.h"
 #include "aspen/compiler/ir/printer.h"
 #include "aspen/compiler/ir/verifier.h"
@@ -8,15 +12,136 @@
 namespace aspen {
 namespace {
 
-double number(const std::string& word, const std::string& value) {
-  try {
-    std::size_t used = 0;
-    double result = std::stod(value, &used);
-    if (used == value.size()) return result;
-  } catch (const std::exception&) {
+// What each word of the text does to the options.
+class OptionReader {
+ public:
+  OptionReader() {
+    add_run_words();
+    add_place_words();
+    add_optimizer_words();
   }
-  throw UserError("option {} takes a number, not \"{}\".", word, value);
-}
+
+  CompileOptions read(std::string_view text) {
+    for (const std::string& entry : split_words(text, " \t")) {
+      std::string word = entry.substr(0, entry.find('='));
+      auto found = words_.find(word);
+      if (found == words_.end()) {
+        std::string known;
+        for (const auto& [name, action] : words_) known += (known.empty() ? "" : ", ") + name;
+        throw UserError("unknown option \"{}\"; the options are {}.", entry, known);
+      }
+      word_ = word;
+      found->second(word.size() == entry.size() ? "" : entry.substr(word.size() + 1));
+    }
+    return std::move(options_);
+  }
+
+ private:
+  void add_run_words() {
+    number("gradient_accumulation", options_.gradient_accumulation);
+    number("device_iterations", options_.device_iterations);
+    number("replicas", options_.replicas);
+    flag("sum", options_.mean_reduction, false);
+    flag("running_mean", options_.running_mean);
+    flag("inference", options_.training, false);
+    choice("execution", options_.execution,
+           {{"pipelined", Execution::kPipelined}, {"sharded", Execution::kSharded}, {"phased", Execution::kPhased}});
+    choice("recompute", options_.recompute,
+           {{"nothing", Recompute::kNothing}, {"stages", Recompute::kStages}, {"all", Recompute::kAll}});
+  }
+
+  void add_place_words() {
+    choice("liveness", options_.liveness,
+           {{"always_live", Liveness::kAlwaysLive},
+            {"off_device_after_forward", Liveness::kOffDeviceAfterForward},
+            {"off_device_after_each_phase", Liveness::kOffDeviceAfterEachPhase}});
+    flag("separate_backward_phase", options_.separate_backward_phase);
+    for_kinds("off_device", &TensorLocation::off_device);
+    for_kinds("sharded", &TensorLocation::sharded);
+    for_all_kinds("min_elements", &TensorLocation::min_elements);
+    for_all_kinds("min_shard_elements", &TensorLocation::min_shard_elements);
+  }
+
+  void add_optimizer_words() {
+    OptimizerSpec& spec = options_.optimizer;
+    words_["optimizer"] = [&spec](const std::string& value) { spec.kind = value; };
+    words_["group"] = [&spec](const std::string& value) {
+      spec.groups.push_back({.parameters = split_words(value, ",")});
+    };
+    words_["momentum"] = [this](const std::string&) { last_group().momentum = true; };
+    words_["nesterov"] = [this](const std::string&) { last_group().nesterov = true; };
+    flag("no_bias_correction", spec.bias_correction, false);
+    flag("centered", spec.centered);
+    flag("tf_variant", spec.tf_variant);
+    flag("scales_loss", spec.scales_loss);
+    number("max_grad_norm", spec.max_grad_norm);
+  }
+
+  void flag(const std::string& word, bool& field, bool value = true) {
+    words_[word] = [&field, value](const std::string&) { field = value; };
+  }
+
+  template <class T>
+  void number(const std::string& word, T& field) {
+    words_[word] = [this, &field](const std::string& value) { field = static_cast<T>(to_number(value)); };
+  }
+
+  template <class T>
+  void choice(const std::string& word, T& field, std::map<std::string, T> values) {
+    words_[word] = [this, &field, values = std::move(values)](const std::string& value) {
+      auto found = values.find(value);
+      if (found != values.end()) {
+        field = found->second;
+        return;
+      }
+      std::vector<std::string> names;
+      for (const auto& entry : values) names.push_back(entry.first);
+      throw UserError("option {} has no value \"{}\"; close matches: {}.", word_, value, near_matches(value, names));
+    };
+  }
+
+  void for_kinds(const std::string& word, bool TensorLocation::*field) {
+    words_[word] = [this, field](const std::string& value) {
+      for (const std::string& kind : split_words(value, ",")) location(kind).*field = true;
+    };
+  }
+
+  void for_all_kinds(const std::string& word, std::int64_t TensorLocation::*field) {
+    words_[word] = [this, field](const std::string& value) {
+      for (const char* kind : kKinds) location(kind).*field = static_cast<std::int64_t>(to_number(value));
+    };
+  }
+
+  TensorLocation& location(const std::string& kind) {
+    TensorLocations& all = options_.locations;
+    if (kind == "weights") return all.weights;
+    if (kind == "optimizer_state") return all.optimizer_state;
+    if (kind == "accumulators") return all.accumulators;
+    if (kind == "activations") return all.activations;
+    throw UserError("option {} has no kind of tensor \"{}\"; close matches: {}.", word_, kind,
+                    near_matches(kind, {kKinds.begin(), kKinds.end()}));
+  }
+
+  OptimizerSpec::Group& last_group() {
+    if (options_.optimizer.groups.empty()) throw UserError("option {} comes after the group it belongs to.", word_);
+    return options_.optimizer.groups.back();
+  }
+
+  double to_number(const std::string& value) const {
+    try {
+      std::size_t used = 0;
+      double result = std::stod(value, &used);
+      if (used == value.size()) return result;
+    } catch (const std::exception&) {
+    }
+    throw UserError("option {} takes a number, not \"{}\".", word_, value);
+  }
+
+  static constexpr std::array<const char*, 4> kKinds{"weights", "optimizer_state", "accumulators", "activations"};
+  CompileOptions options_{.training = true};
+  std::map<std::string, std::function<void(const std::string& value)>> words_;
+  std::string word_;  // being read
+};
 
 }  // namespace
 
@@ -31,44 +156,7 @@ std::vector<std::string> split_words(std::string_view text, std::string_view sep
   }
 }
 
-CompileOptions parse_compile_options(std::string_view text) {
-  CompileOptions options{.training = true};
-  OptimizerSpec& spec = options.optimizer;
-  for (const std::string& entry : split_words(text, " \t")) {
-    std::string word = entry.substr(0, entry.find('='));
-    std::string value = word.size() == entry.size() ? "" : entry.substr(word.size() + 1);
-    if (word == "gradient_accumulation")
-      options.gradient_accumulation = static_cast<std::int64_t>(number(word, value));
-    else if (word == "sum")
-      options.mean_reduction = false;
-    else if (word == "optimizer")
-      spec.kind = value;
-    else if (word == "group")
-      spec.groups.push_back({.parameters = split_words(value, ",")});
-    else if (word == "momentum" && !spec.groups.empty())
-      spec.groups.back().momentum = true;
-    else if (word == "nesterov" && !spec.groups.empty())
-      spec.groups.back().nesterov = true;
-    else if (word == "no_bias_correction")
-      spec.bias_correction = false;
-    else if (word == "centered")
-      spec.centered = true;
-    else if (word == "tf_variant")
-      spec.tf_variant = true;
-    else if (word == "scales_loss")
-      spec.scales_loss = true;
-    else if (word == "max_grad_norm")
-      spec.max_grad_norm = number(word, value);
-    else {
-      throw UserError(
-          "unknown option \"{}\"; the options are gradient_accumulation=N, sum, optimizer=KIND, "
-          "group=NAME,..., after a group momentum and nesterov, no_bias_correction, centered, tf_variant, "
-          "scales_loss and max_grad_norm=X.",
-          entry);
-    }
-  }
-  return options;
-}
+CompileOptions parse_compile_options(std::string_view text) { return OptionReader().read(text); }
 
 std::string run_passes_on_text(std::string_view text, const std::vector<std::string>& passes,
                                const CompileOptions& options, const Backend* backend) {

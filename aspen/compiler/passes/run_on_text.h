@@ -13,8 +13,15 @@ namespace aspen {
 std::string run_passes_on_text(std::string_view text, const std::vector<std::string>& passes,
                                const CompileOptions& options, const Backend* backend);
 
-// Reads options like "gradient_accumulation=4 sum optimizer=sgd momentum group=w,b max_grad_norm=0.5". The optimiser
-// has one group per `group`, whose parameters are listed behind it. A UserError lists the known words.
+// Reads options of a training graph like "gradient_accumulation=4 replicas=2 optimizer=sgd group=w,b momentum":
+//   gradient_accumulation=N, device_iterations=N, replicas=N, sum, running_mean, inference,
+//   execution=pipelined|sharded|phased, recompute=nothing|stages|all,
+//   liveness=always_live|off_device_after_forward|off_device_after_each_phase, separate_backward_phase,
+//   off_device=KIND,... and sharded=KIND,... of weights, optimizer_state, accumulators, activations,
+//   min_elements=N and min_shard_elements=N for all kinds,
+//   optimizer=NAME, group=PARAMETER,... (may be repeated; momentum and nesterov belong to the group before them),
+//   no_bias_correction, centered, tf_variant, scales_loss, max_grad_norm=X.
+// A UserError lists the known words.
 CompileOptions parse_compile_options(std::string_view text);
 
 std::vector<std::string> split_words(std::string_view text, std::string_view separators);
