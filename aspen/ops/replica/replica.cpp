@@ -1,0 +1,47 @@
+// Shards of tensors that all replicas hold: each replica takes out its own, works on it and puts it back. Made by the
+// compiler for updates with sharded optimiser state, after autodiff: they have no gradients.
+#include "aspen/ops/replica/replica.h"
+
+#include "aspen/base/replica_grouping.h"
+#include "aspen/compiler/ir/op_def.h"
+
+namespace aspen {
+namespace {
+
+TensorType shard_type(const InferContext& c) {
+  std::int64_t replicas = c.attrs<ReplicaAttrs>().replicas;
+  c.check(replicas >= 1, "cannot cut a tensor for {} replicas; there is at least one.", replicas);
+  return {c.in(0).dtype, {shard_elements(c.in(0).numel(), static_cast<std::size_t>(replicas))}};
+}
+
+std::vector<TensorType> infer_write(const InferContext& c) {
+  TensorType shard = shard_type(c);
+  c.check(c.in(1) == shard, "a shard of {} is {}, not {}.", to_string(c.in(0)), to_string(shard), to_string(c.in(1)));
+  return {c.in(0)};
+}
+
+}  // namespace
+
+void define_replica(OpRegistry& ops) {
+  // Both are `random` for one of its meanings, never folded: their result is another on each replica.
+  ops.define<ReplicaAttrs>("replica_slice")
+      .summary("The replica's own shard of x, flat; where x ends before the shard does, zeros follow.")
+      .input("x", "any type")
+      .output("shard", "type of x, numel(x) / replicas elements, rounded up")
+      .infer([](const InferContext& c) -> std::vector<TensorType> { return {shard_type(c)}; })
+      .random()
+      .example({.inputs = {{DType::kF32, {3, 5}}}, .attrs = Attrs::of(ReplicaAttrs{})})
+      .example({.inputs = {{DType::kF16, {3, 5}}}, .attrs = Attrs::of(ReplicaAttrs{4})});
+  ops.define<ReplicaAttrs>("replica_write")
+      .summary("x, with the replica's own shard of it replaced.")
+      .input("x", "any type")
+      .input("shard", "as replica_slice gives it")
+      .output("y", "x")
+      .infer(infer_write)
+      .inplace(0, 0)
+      .random()
+      .example({.inputs = {{DType::kF32, {3, 5}}, {DType::kF32, {15}}}, .attrs = Attrs::of(ReplicaAttrs{})})
+      .example({.inputs = {{DType::kF16, {3, 5}}, {DType::kF16, {4}}}, .attrs = Attrs::of(ReplicaAttrs{4})});
+}
+
+}  // namespace aspen

@@ -1,0 +1,48 @@
+#include "aspen/ops/replica/replica.h"
+
+#include <cstring>
+
+#include "aspen/backends/api/kernel.h"
+#include "aspen/base/replica_grouping.h"
+
+namespace aspen {
+namespace {
+
+// Where the bytes of the replica's own shard of input 0 lie.
+struct ByteRange {
+  std::size_t first, size;
+};
+
+ByteRange own_shard(const KernelCall& call) {
+  const TensorType& whole = call.in_type(0);
+  auto [first, last] = shard_of(whole.numel(), static_cast<std::size_t>(call.step().replica),
+                                static_cast<std::size_t>(call.attrs<ReplicaAttrs>().replicas));
+  std::size_t element = size_of(whole.dtype);
+  return {static_cast<std::size_t>(first) * element, static_cast<std::size_t>(last - first) * element};
+}
+
+void replica_slice(const KernelCall& call) {
+  ByteRange own = own_shard(call);
+  auto* to = call.out<std::byte>(0);
+  if (own.size > 0) std::memcpy(to, call.in<std::byte>(0) + own.first, own.size);
+  std::size_t padding = call.out_type(0).bytes() - own.size;
+  if (padding > 0) std::memset(to + own.size, 0, padding);
+}
+
+void replica_write(const KernelCall& call) {
+  ByteRange own = own_shard(call);
+  auto* to = call.out<std::byte>(0);
+  if (to != call.in<std::byte>(0) && call.in_type(0).bytes() > 0) {
+    std::memcpy(to, call.in<void>(0), call.in_type(0).bytes());
+  }
+  if (own.size > 0) std::memcpy(to + own.first, call.in<void>(1), own.size);
+}
+
+}  // namespace
+
+void register_replica_ref(KernelRegistry& kernels) {
+  kernels.add("replica_slice", replica_slice);
+  kernels.add("replica_write", replica_write);
+}
+
+}  // namespace aspen
