@@ -2,31 +2,66 @@
 
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/passes/rewrite.h"
+#include "aspen/compiler/placement/stages.h"
 #include "aspen/ops/build.h"
 #include "aspen/ops/shape/shape.h"
 
 namespace aspen {
+namespace {
+
+class GradientAccumulator {
+ public:
+  GradientAccumulator(Graph& graph, const CompileOptions& options)
+      : graph_(graph), b_(graph), options_(options),
+        num_contributions_(static_cast<double>(options.gradient_accumulation) * static_cast<double>(options.replicas)) {
+    b_.backward = true;
+  }
+
+  void run() {
+    for (auto [parameter, gradient] : find_gradients(graph_, kGradientPrefix)) accumulate(*parameter, gradient);
+  }
+
+ private:
+  void accumulate(const Variable& parameter, Value* gradient) {
+    DType dtype = gradient->dtype() == DType::kF16 ? DType::kF32 : gradient->dtype();
+    Variable* variable =
+        graph_.add_variable("Accum___" + parameter.name, VariableKind::kAccumulator, {dtype, gradient->shape()});
+    variable->reduced = options_.replicas > 1;
+    variable->grouping = parameter.grouping;
+    Value* sum = variable->value.get();
+    bool has_one = options_.gradient_accumulation == 1;
+
+    b_.like(*gradient->producer());
+    b_.section = Section::kStep;
+    Value* contribution = build::cast(b_, gradient, dtype);
+    if (options_.running_mean) contribution = mean_of(contribution);
+    b_.emit("assign", {sum, has_one ? contribution : build::add(b_, sum, contribution)});
+
+    b_.section = Section::kUpdate;
+    Value* reduced = options_.running_mean ? sum : mean_of(sum);
+    if (reduced == sum) reduced = b_.make("reshape", {sum}, ReshapeAttrs{sum->shape()});  // to carry the name
+    reduced->set_name(std::string(kReducedPrefix) + parameter.name);
+    if (!has_one) b_.emit("assign", {sum, build::full_like(b_, sum, 0)});
+  }
+
+  Value* mean_of(Value* sum) {
+    return options_.mean_reduction && num_contributions_ > 1 ? build::binary(b_, "div", sum, num_contributions_) : sum;
+  }
+
+  Graph& graph_;
+  Builder b_;
+  const CompileOptions& options_;
+  double num_contributions_;
+};
+
+}  // namespace
 
 void accumulate_gradients(Graph& graph, const PassContext& context) {
-  std::int64_t count = context.options.gradient_accumulation;
-  if (count == 1) return;
-  Builder b(graph);
-  b.backward = true;
-  for (auto [parameter, gradient] : find_gradients(graph, kGradientPrefix)) {
-    DType dtype = gradient->dtype() == DType::kF16 ? DType::kF32 : gradient->dtype();
-    Variable* sum =
-        graph.add_variable("Accum___" + parameter->name, VariableKind::kAccumulator, {dtype, gradient->shape()});
-    b.like(*gradient->producer());
-    b.section = Section::kStep;
-    b.emit("assign", {sum->value.get(), build::add(b, sum->value.get(), build::cast(b, gradient, dtype))});
+  if (has_update_section(graph, context.options)) GradientAccumulator(graph, context.options).run();
+}
 
-    b.section = Section::kUpdate;
-    Value* reduced = context.options.mean_reduction
-                         ? build::binary(b, "div", sum->value.get(), static_cast<double>(count))
-                         : b.make("reshape", {sum->value.get()}, ReshapeAttrs{gradient->shape()});
-    reduced->set_name(std::string(kReducedPrefix) + parameter->name);
-    b.emit("assign", {sum->value.get(), build::full_like(b, sum->value.get(), 0)});
-  }
+bool has_update_section(const Graph& graph, const CompileOptions& options) {
+  return options.gradient_accumulation > 1 || options.replicas > 1 || devices_in_use(graph).size() > 1;
 }
 
 }  // namespace aspen

@@ -1,13 +1,18 @@
-// With gradient accumulation, adds up each parameter's gradient over the micro-batches of an update.
+// Adds up each parameter's gradient over the micro-batches of an update, in a variable that the replicas then add up
+// among each other.
 //
-//   %Gradient___w = ...     =>     variable %Accum___w accumulator
+//   %Gradient___w = ...     =>     variable %Accum___w accumulator                (reduced, with several replicas)
 //                                  %Gradient___w = ...
 //                                  %0 = add(%Accum___w, %Gradient___w)
 //                                  assign(%Accum___w, %0)
-//                                  %ReducedGradient___w = div(%Accum___w, G)      update (mean; sum: as it is)
+//                                  %ReducedGradient___w = div(%Accum___w, G * R)  update (mean; sum: as it is)
 //                                  assign(%Accum___w, zeros)                      update
 //
-// Half gradients add up in float32. Does nothing when an update has one micro-batch.
+// One micro-batch per update needs neither the add nor the zeros: the gradient is assigned as it is. The mean is over
+// all R replicas, whatever the group that shares the parameter. As a running mean each contribution is divided before
+// it is added: what the accumulator holds never exceeds the largest of them. Half gradients add up in float32.
+//
+// Does nothing where the update belongs to the step (see has_update_section).
 // Expects: gradients are named Gradient___<parameter>. Ensures: nothing more.
 // After differentiate, which makes the gradients, and before insert_optimizer, which uses the sums.
 #pragma once
@@ -17,5 +22,9 @@
 namespace aspen {
 
 void accumulate_gradients(Graph& graph, const PassContext& context);
+
+// Whether weights are updated in kUpdate: several micro-batches, devices or replicas have a say in an update. Where
+// one micro-batch on one device is all there is to it, the step updates and each gradient dies right after its use.
+bool has_update_section(const Graph& graph, const CompileOptions& options);
 
 }  // namespace aspen
