@@ -3,10 +3,13 @@
 #include <cmath>
 #include <map>
 
+#include "aspen/base/log.h"
 #include "aspen/compiler/ir/builder.h"
+#include "aspen/compiler/passes/accumulate_gradients.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/build.h"
 #include "aspen/ops/optimizer/optimizer.h"
+#include "aspen/ops/replica/replica.h"
 
 namespace aspen {
 namespace {
@@ -40,14 +43,15 @@ Update update_of(const OptimizerSpec& spec, const OptimizerSpec::Group& group) {
 class OptimizerInserter {
  public:
   OptimizerInserter(Graph& graph, const CompileOptions& options)
-      : graph_(graph), b_(graph), spec_(options.optimizer), is_accumulated_(options.gradient_accumulation > 1) {}
+      : graph_(graph), b_(graph), options_(options), spec_(options.optimizer),
+        is_accumulated_(has_update_section(graph, options)) {}
 
   void run() {
     add_settings();
     auto gradients = find_updated();
     if (gradients.empty()) return;
     if (spec_.scales_loss) scale_seed();
-    b_.like(*gradients[0].gradient->producer());  // among others the section
+    warn_of_what_stays_whole();
     unscale_and_clip(gradients);
     Variable* step = graph_.add_variable("Step___", VariableKind::kOptimizerState, {DType::kF32, {}});
     for (auto& entry : gradients) update(entry, step);
@@ -93,44 +97,101 @@ class OptimizerInserter {
 
   // Divides by the loss scale and brings the norm over all gradients below max_grad_norm, as clip_grad_norm_ does.
   void unscale_and_clip(std::vector<ParameterGradient>& gradients) {
-    bool clips = std::isfinite(spec_.max_grad_norm);
-    if (!spec_.scales_loss && !clips) return;
-    Value* factor = nullptr;
-    Value* scale = spec_.scales_loss ? loss_scale() : nullptr;
-    if (clips) {
-      Value* norm_squared = nullptr;
+    if (std::isfinite(spec_.max_grad_norm)) {
+      Value* factor = clip_factor(gradients);
+      for (auto& entry : gradients) entry.gradient = build::mul(b_, as_float(entry.gradient), factor);
+    } else if (spec_.scales_loss) {
+      std::map<std::int64_t, Value*> scales;  // by device: each reads the setting itself
       for (auto& entry : gradients) {
-        Value* part = build::unary(b_, "square_sum", entry.gradient);
-        norm_squared = norm_squared == nullptr ? part : build::add(b_, norm_squared, part);
+        b_.like(*entry.gradient->producer());
+        Value*& scale = scales[b_.placement.device];
+        if (scale == nullptr) scale = loss_scale();
+        entry.gradient = build::div(b_, as_float(entry.gradient), scale);
       }
-      if (scale != nullptr) norm_squared = build::div(b_, norm_squared, build::mul(b_, scale, scale));
-      factor = b_.make("clip_scale", {norm_squared}, ClipScaleAttrs{spec_.max_grad_norm});
-      if (scale != nullptr) factor = build::div(b_, factor, scale);
     }
-    for (auto& entry : gradients) {
+  }
+
+  // What has to be multiplied with all gradients, on the device of the first.
+  Value* clip_factor(const std::vector<ParameterGradient>& gradients) {
+    const Op& first = *gradients[0].gradient->producer();
+    b_.like(first);
+    Value* scale = spec_.scales_loss ? loss_scale() : nullptr;
+    Value* norm_squared = nullptr;
+    for (const auto& entry : gradients) {
       b_.like(*entry.gradient->producer());
-      // In float32: what scaling has saved from vanishing in half must not vanish now.
-      Value* gradient = build::cast(b_, entry.gradient, DType::kF32);
-      entry.gradient = clips ? build::mul(b_, gradient, factor) : build::div(b_, gradient, scale);
+      Value* part = build::unary(b_, "square_sum", entry.gradient);
+      b_.like(first);
+      norm_squared = norm_squared == nullptr ? part : build::add(b_, norm_squared, part);
     }
+    if (scale != nullptr) norm_squared = build::div(b_, norm_squared, build::mul(b_, scale, scale));
+    Value* factor = b_.make("clip_scale", {norm_squared}, ClipScaleAttrs{spec_.max_grad_norm});
+    return scale != nullptr ? build::div(b_, factor, scale) : factor;
+  }
+
+  // On its device, and in float32: what scaling has saved from vanishing in half must not vanish now.
+  Value* as_float(Value* gradient) {
+    b_.like(*gradient->producer());
+    return build::cast(b_, gradient, DType::kF32);
   }
 
   void update(const ParameterGradient& entry, Variable* step) {
     Variable& parameter = *entry.parameter;
     std::size_t group = group_of_.at(parameter.name);
     Update kind = update_of(spec_, spec_.groups[group]);
+    bool is_sharded = has_sharded_state(parameter);
     b_.like(*entry.gradient->producer());
-    std::vector<Value*> inputs{current(parameter), entry.gradient, settings_[group]->value.get(), step->value.get()};
-    std::vector<Variable*> written{&parameter};
+    Value* whole = current(parameter);
+    std::vector<Value*> inputs{whole, entry.gradient, settings_[group]->value.get(), step->value.get()};
+    if (is_sharded) {
+      for (std::size_t i : {0, 1}) inputs[i] = b_.make("replica_slice", {inputs[i]}, replica_attrs());
+    }
+    std::vector<Variable*> states;
     for (std::size_t i = 0; i < kind.initial_states.size(); ++i) {
-      written.push_back(graph_.add_variable(fmt::format("Accl{}___{}", i + 1, parameter.name),
-                                            VariableKind::kOptimizerState, {DType::kF32, parameter.value->shape()}));
-      written.back()->initial = kind.initial_states[i];
-      inputs.push_back(written.back()->value.get());
+      states.push_back(add_state(fmt::format("Accl{}___{}", i + 1, parameter.name), parameter, is_sharded));
+      states.back()->initial = kind.initial_states[i];
+      inputs.push_back(states.back()->value.get());
     }
     Op* op = b_.emit(kind.op, std::move(inputs), kind.attrs);
-    op->output()->set_name("UpdatedVar___" + parameter.name);
-    for (std::size_t i = 0; i < written.size(); ++i) b_.emit("assign", {written[i]->value.get(), op->output(i)});
+    Value* updated = op->output();
+    if (is_sharded) updated = b_.make("replica_write", {whole, updated}, replica_attrs());
+    parameter.gathered = is_sharded;
+    updated->set_name("UpdatedVar___" + parameter.name);
+    b_.emit("assign", {parameter.value.get(), updated});
+    for (std::size_t i = 0; i < states.size(); ++i) b_.emit("assign", {states[i]->value.get(), op->output(1 + i)});
+  }
+
+  ReplicaAttrs replica_attrs() const { return {.replicas = static_cast<std::int64_t>(options_.replicas)}; }
+
+  bool has_sharded_state(const Variable& parameter) const {
+    const TensorLocation& location = options_.locations.optimizer_state;
+    return location.sharded && options_.replicas > 1 && spec_.kind != "lamb" &&
+           parameter.grouping.kind == ReplicaGrouping::Kind::kAll &&
+           parameter.value->type().numel() >= location.min_shard_elements;
+  }
+
+  void warn_of_what_stays_whole() const {
+    if (options_.replicas == 1) return;
+    if (options_.locations.weights.sharded) {
+      log::warn(
+          "weights are not sharded over the replicas: each replica keeps them whole, only optimiser state can be "
+          "sharded. Results are the same.");
+    }
+    if (options_.locations.optimizer_state.sharded && spec_.kind == "lamb") {
+      log::warn(
+          "the state of LAMB is not sharded over the replicas, as it needs norms of whole tensors: each replica keeps "
+          "it whole. Results are the same.");
+    }
+  }
+
+  Variable* add_state(std::string name, const Variable& parameter, bool is_sharded) {
+    std::int64_t numel = parameter.value->type().numel();
+    Shape shape = is_sharded ? Shape{shard_elements(numel, options_.replicas)} : parameter.value->shape();
+    Variable* state =
+        graph_.add_variable(std::move(name), VariableKind::kOptimizerState, {DType::kF32, std::move(shape)});
+    state->grouping = parameter.grouping;
+    state->sharded = is_sharded;
+    if (is_sharded) state->numel = numel;
+    return state;
   }
 
   // What the parameter holds when it is updated: its value, or what the model itself assigned to it in this section.
@@ -146,6 +207,7 @@ class OptimizerInserter {
 
   Graph& graph_;
   Builder b_;
+  const CompileOptions& options_;
   const OptimizerSpec& spec_;
   bool is_accumulated_;
   std::vector<Variable*> settings_;

@@ -6,11 +6,26 @@
 //                                  assign(%w, %UpdatedVar___w)
 //                                  assign(%Accl1___w, %0)
 //
-// The update runs once per weight update: in kUpdate with gradient accumulation, else in the step itself, where each
-// gradient can die right after its use. With loss scaling the seed is multiplied by the scale and each gradient
-// divided by it; with a maximal norm all gradients are scaled down together.
+// The update runs once per weight update, where the gradient is: in kUpdate if the graph has such a section, else in
+// the step itself, where each gradient can die right after its use. With loss scaling the seed is multiplied by the
+// scale and each gradient divided by it. With a maximal norm all gradients are scaled down together: each device
+// squares its own, the first device adds the squares up in the order of the parameters.
 //
-// Expects: gradients are named ReducedGradient___<parameter> with accumulation, else Gradient___<parameter>.
+// With sharded optimiser state each of R replicas keeps and updates its own part of the larger parameters:
+//
+//   variable %w: f32[M] parameter gathered
+//   variable %Accl1___w: f32[ceil(M / R)] optimizer_state sharded numel M
+//   %0 = replica_slice(%w)
+//   %1 = replica_slice(%ReducedGradient___w)
+//   %2, %3 = sgd(%0, %1, %settings___0, %Step___, %Accl1___w)
+//   %UpdatedVar___w = replica_write(%w, %2)
+//   assign(%w, %UpdatedVar___w)
+//   assign(%Accl1___w, %3)
+//
+// Parameters that are not the same on all replicas keep their whole state, and so does LAMB, which needs norms of
+// whole tensors.
+//
+// Expects: gradients are named ReducedGradient___<parameter> in kUpdate, else Gradient___<parameter>.
 // Ensures: nothing more.
 // Before the clean-up passes: unused gradients die only afterwards.
 #pragma once
