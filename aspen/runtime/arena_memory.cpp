@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 
@@ -13,9 +15,20 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+using Line = std::array<std::uint64_t, kBufferAlignment / sizeof(std::uint64_t)>;
+
+// Differs from line to line (multiples of the golden ratio), so that no copy from one place to another restores it.
+Line pattern_of(std::size_t line) {
+  Line pattern;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    pattern[i] = (line * pattern.size() + i + 1) * 0x9E3779B97F4A7C15u;
+  }
+  return pattern;
+}
+
 }  // namespace
 
-ArenaMemory::ArenaMemory(std::size_t bytes, const char* what) : bytes_(bytes) {
+ArenaMemory::ArenaMemory(std::size_t bytes, const char* what, Fill fill) : bytes_(bytes) {
   if (bytes == 0) return;
   std::size_t alignment = bytes >= kHugePage ? kHugePage : kBufferAlignment;
   std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
@@ -23,7 +36,24 @@ ArenaMemory::ArenaMemory(std::size_t bytes, const char* what) : bytes_(bytes) {
   if (!data_) throw DeviceError("no memory for the {} of the program: {} bytes were asked for.", what, rounded);
   // Fewer TLB misses in large arenas; a kernel without transparent huge pages simply declines.
   if (alignment == kHugePage) madvise(data_.get(), rounded, MADV_HUGEPAGE);
-  std::memset(data_.get(), 0, rounded);
+  if (fill == Fill::kZero) {
+    std::memset(data_.get(), 0, rounded);
+    return;
+  }
+  for (std::size_t line = 0; line < rounded / sizeof(Line); ++line) {
+    Line pattern = pattern_of(line);
+    std::memcpy(data_.get() + line * sizeof(Line), pattern.data(), sizeof(Line));
+  }
+}
+
+std::size_t ArenaMemory::touched_bytes() const {
+  std::size_t touched = 0;
+  for (std::size_t line = 0; line * sizeof(Line) < bytes_; ++line) {
+    Line pattern = pattern_of(line);
+    std::size_t length = std::min(sizeof(Line), bytes_ - line * sizeof(Line));
+    if (std::memcmp(data_.get() + line * sizeof(Line), pattern.data(), length) != 0) touched += length;
+  }
+  return touched;
 }
 
 void ArenaMemory::Free::operator()(std::byte* data) const { std::free(data); }

@@ -47,7 +47,7 @@ struct Instruction {
   std::unique_ptr<Kernel> kernel;
   std::vector<BufferRef> inputs, outputs;
   BufferRef workspace;
-  std::vector<TensorType> output_types = {};  // for checks of the results
+  std::vector<TensorType> input_types = {}, output_types = {};  // for checks of the results; absent inputs: any type
 };
 
 // What a device holds apart from its lanes.
@@ -60,6 +60,11 @@ struct Lane {
   std::int64_t depth = 1;                           // micro-batches that may be under way
   std::size_t slot_bytes = 0, host_slot_bytes = 0;  // of one micro-batch
 };
+
+// Bytes from one slot to the next: every slot is aligned like a buffer.
+constexpr std::size_t slot_stride(std::size_t slot_bytes) {
+  return (slot_bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
 
 // Task `task` of the same kind (step or update) must have finished round m - lag before round m begins. A round is a
 // micro-batch for step tasks, a weight update for update tasks.
