@@ -1,0 +1,112 @@
+#include "aspen/runtime/task_order.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "aspen/base/error.h"
+
+namespace aspen {
+namespace {
+
+constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+class Simulation {
+ public:
+  Simulation(const std::vector<Task>& tasks, std::size_t num_devices, std::int64_t rounds)
+      : tasks_(tasks), rounds_(rounds), started_(tasks.size()), finished_(tasks.size()), devices_(num_devices),
+        order_(num_devices) {
+    for (std::size_t t = 0; t < tasks.size(); ++t) {
+      if (tasks[t].device >= num_devices) {
+        throw InternalError("task \"{}\" is on device {} of {}", tasks[t].name, tasks[t].device, num_devices);
+      }
+      for (const Wait& wait : tasks[t].waits) {
+        if (wait.task >= tasks.size()) {
+          throw InternalError("task \"{}\" waits for task {} of {}", tasks[t].name, wait.task, tasks.size());
+        }
+      }
+      devices_[tasks[t].device].tasks.push_back(t);
+    }
+  }
+
+  TaskOrder run() {
+    for (;;) {
+      for (std::size_t d = 0; d < devices_.size(); ++d) start_on(d);
+      double next = std::numeric_limits<double>::infinity();
+      bool is_busy = false;
+      for (const Device& device : devices_) {
+        if (device.running == kNone) continue;
+        is_busy = true;
+        next = std::min(next, device.end);
+      }
+      if (!is_busy) break;
+      finish_until(next);
+    }
+    if (std::any_of(finished_.begin(), finished_.end(), [&](std::int64_t n) { return n != rounds_; })) fail();
+    return std::move(order_);
+  }
+
+ private:
+  struct Device {
+    std::vector<std::size_t> tasks;
+    std::size_t running = kNone;
+    double end = 0;
+  };
+
+  const Wait* first_open_wait(std::size_t task) const {
+    for (const Wait& wait : tasks_[task].waits) {
+      std::int64_t needed = started_[task] - wait.lag + 1;
+      if (needed > 0 && finished_[wait.task] < needed) return &wait;
+    }
+    return nullptr;
+  }
+
+  void start_on(std::size_t d) {
+    Device& device = devices_[d];
+    if (device.running != kNone) return;
+    std::size_t best = kNone;
+    for (std::size_t task : device.tasks) {
+      if (started_[task] == rounds_ || first_open_wait(task) != nullptr) continue;
+      if (best == kNone || started_[task] <= started_[best]) best = task;
+    }
+    if (best == kNone) return;
+    order_[d].push_back({.task = best, .round = started_[best]++});
+    device.running = best;
+    device.end = now_ + std::max(0.0, tasks_[best].cost);
+  }
+
+  void finish_until(double time) {
+    now_ = time;
+    for (Device& device : devices_) {
+      if (device.running == kNone || device.end > time) continue;
+      ++finished_[device.running];
+      device.running = kNone;
+    }
+  }
+
+  [[noreturn]] void fail() const {
+    std::string text;
+    for (std::size_t task = 0; task < tasks_.size(); ++task) {
+      if (started_[task] == rounds_) continue;
+      const Wait* wait = first_open_wait(task);
+      text += fmt::format("{}\"{}\" of round {} waits for \"{}\" of round {}", text.empty() ? "" : "; ",
+                          tasks_[task].name, started_[task], tasks_[wait->task].name, started_[task] - wait->lag);
+    }
+    throw InternalError("the tasks of a program wait for each other: {}", text);
+  }
+
+  const std::vector<Task>& tasks_;
+  std::int64_t rounds_;
+  double now_ = 0;
+  std::vector<std::int64_t> started_, finished_;  // rounds per task
+  std::vector<Device> devices_;
+  TaskOrder order_;
+};
+
+}  // namespace
+
+TaskOrder order_tasks(const std::vector<Task>& tasks, std::size_t num_devices, std::int64_t rounds) {
+  return Simulation(tasks, num_devices, rounds).run();
+}
+
+}  // namespace aspen

@@ -1,0 +1,27 @@
+// The order in which each device runs its tasks: found once by simulating the devices, then followed by every run, so
+// that what a device does next never depends on timing. Called by the executor.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "aspen/runtime/program.h"
+
+namespace aspen {
+
+struct TaskRun {
+  std::size_t task = 0;
+  std::int64_t round = 0;
+  bool operator==(const TaskRun&) const = default;
+};
+
+// Per device the runs of its tasks, in order.
+using TaskOrder = std::vector<std::vector<TaskRun>>;
+
+// List scheduling of `rounds` rounds of all tasks: an idle device starts, among its tasks whose waits are over, the one
+// of the oldest round, and of these the latest in the program. A pipeline becomes "one forward, one backward" that way,
+// and since the orders are those of one simulated run they cannot lead into a deadlock. Every task runs its rounds in
+// ascending order. Waits that can never be satisfied are an InternalError.
+TaskOrder order_tasks(const std::vector<Task>& tasks, std::size_t num_devices, std::int64_t rounds);
+
+}  // namespace aspen
