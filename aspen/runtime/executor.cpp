@@ -2,94 +2,117 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <limits>
 #include <map>
 
 #include "aspen/base/error.h"
-#include "aspen/runtime/arena_memory.h"
+#include "aspen/runtime/cpu_share.h"
 #include "aspen/runtime/output_sink.h"
+#include "aspen/runtime/replica_memory.h"
+#include "aspen/runtime/run_control.h"
+#include "aspen/runtime/task_order.h"
+#include "aspen/runtime/thread_team.h"
+#include "aspen/runtime/variable_store.h"
+#include "aspen/runtime/worker.h"
+#include "aspen/runtime/worker_pool.h"
 
 namespace aspen {
 namespace {
 
-// Asking may mean taking the interpreter lock of the front end: not more often than this.
-constexpr std::chrono::milliseconds kStopInterval{20};
+std::vector<ReplicaMemory> allocate(const Program& program, const ExecutorOptions& options) {
+  auto fill = options.measures_memory ? ArenaMemory::Fill::kPattern : ArenaMemory::Fill::kZero;
+  std::vector<ReplicaMemory> memories;
+  for (std::size_t replica = 0; replica < program.replicas; ++replica) memories.emplace_back(program, fill);
+  return memories;
+}
 
-// An instruction with its addresses filled in.
-struct BoundInstruction {
-  const Instruction* instruction = nullptr;
-  std::vector<const void*> inputs;
-  std::vector<void*> outputs;
-  void* workspace = nullptr;
-};
+// Devices that have a task, ascending.
+std::vector<std::size_t> used_devices(const Program& program) {
+  std::vector<std::size_t> devices;
+  for (const Task& task : program.step) devices.push_back(task.device);
+  for (const Task& task : program.update) devices.push_back(task.device);
+  std::sort(devices.begin(), devices.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  return devices;
+}
 
-void fill(const TensorType& type, double value, void* data) {
-  dispatch(type.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    std::fill_n(static_cast<T*>(data), type.numel(), static_cast<T>(value));
-  });
+void check(const Program& program) {
+  if (program.replicas < 1) throw InternalError("a program for no replicas");
+  if (!program.training && !program.update.empty()) throw InternalError("a program for inference has update tasks");
 }
 
 }  // namespace
 
 struct Executor::State {
   std::shared_ptr<const Program> program;
-  ArenaMemory variables, constants, scratch;
-  std::vector<BoundInstruction> step, update;
-  std::vector<OutputSink> sinks;
-  std::map<std::string, const ProgramVariable*, std::less<>> variables_by_name;
-  StepContext context;
+  ExecutorOptions options;
+  std::vector<ReplicaMemory> memories;         // per replica
+  std::vector<std::vector<OutputSink>> sinks;  // per replica and output
+  VariableStore variables;
+  std::uint64_t seed = 0, step = 0;
+  std::map<std::int64_t, TaskOrder> step_orders;  // by number of micro-batches
+  TaskOrder update_order;
+  std::unique_ptr<RunControl> control;  // nullptr: one worker, on the caller's thread
+  std::vector<std::unique_ptr<ThreadTeam>> teams;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::unique_ptr<WorkerPool> pool;  // last: its threads use all of the above
+  double total_time = 0;
 
-  explicit State(std::shared_ptr<const Program> loaded)
-      : program(std::move(loaded)), variables(program->variable_bytes, "variables"),
-        constants(program->constant_bytes, "constants"), scratch(program->scratch_bytes, "activations") {
-    for (const auto& variable : program->variables) {
-      variables_by_name.emplace(variable.name, &variable);
-      fill(variable.type, variable.initial, address(variable.buffer));
+  State(std::shared_ptr<const Program> loaded, ExecutorOptions chosen)
+      : program((check(*loaded), std::move(loaded))), options(chosen), memories(allocate(*program, options)),
+        variables(*program, memories), update_order(order_tasks(program->update, program->devices.size(), 1)) {
+    sinks.resize(program->replicas);
+    for (std::size_t replica = 0; replica < program->replicas; ++replica) {
+      for (const auto& output : program->outputs) sinks[replica].emplace_back(output.type, replica, program->replicas);
     }
-    for (const auto& constant : program->constants) {
-      if (!constant.bytes.empty()) std::memcpy(address(constant.buffer), constant.bytes.data(), constant.bytes.size());
-    }
-    for (const auto& instruction : program->step) step.push_back(bind(instruction));
-    for (const auto& instruction : program->update) update.push_back(bind(instruction));
-    for (const auto& output : program->outputs) sinks.emplace_back(output.type);
+    make_workers();
+    start_threads();
   }
 
-  std::byte* address(const BufferRef& buffer) const {
-    if (buffer.absent) return nullptr;
-    const ArenaMemory& arena = buffer.arena == Arena::kVariables   ? variables
-                               : buffer.arena == Arena::kConstants ? constants
-                                                                   : scratch;
-    if (buffer.offset + buffer.bytes > arena.bytes()) {
-      throw InternalError("a buffer ends at byte {} of an arena of {}", buffer.offset + buffer.bytes, arena.bytes());
+  void make_workers() {
+    std::vector<std::size_t> devices = used_devices(*program);
+    if (devices.size() * program->replicas > 1) {
+      auto computing =
+          std::count_if(devices.begin(), devices.end(), [&](std::size_t device) { return computes(*program, device); });
+      control =
+          std::make_unique<RunControl>(program->replicas, program->devices.size(), program->step.size(),
+                                       program->update.size(), static_cast<std::size_t>(computing) * program->replicas);
     }
-    return arena.data() + buffer.offset;
+    for (std::size_t replica = 0; replica < program->replicas; ++replica) {
+      for (std::size_t device : devices) {
+        workers.push_back(std::make_unique<Worker>(*program, memories, replica, device, sinks[replica], control.get()));
+      }
+    }
   }
 
-  BoundInstruction bind(const Instruction& instruction) const {
-    BoundInstruction bound{.instruction = &instruction};
-    for (const auto& input : instruction.inputs) bound.inputs.push_back(address(input));
-    for (const auto& output : instruction.outputs) bound.outputs.push_back(address(output));
-    if (instruction.workspace.bytes != 0) bound.workspace = address(instruction.workspace);
-    return bound;
+  // Shares out the cpus: to the caller's thread and helpers, or to the workers that compute.
+  void start_threads() {
+    std::vector<int> cpus = usable_cpus(options.num_threads);
+    if (!control) {
+      if (cpus.size() == 1 || workers.empty()) return;
+      teams.push_back(make_thread_team(cpus.size(), {}));
+      workers.front()->set_team(teams.front().get());
+      return;
+    }
+    auto computing = std::count_if(workers.begin(), workers.end(), [](const auto& w) { return w->computes(); });
+    auto shares = share_cpus(cpus, static_cast<std::size_t>(computing));
+    std::vector<int> pins;
+    std::size_t next = 0;
+    for (auto& worker : workers) {
+      if (!worker->computes() || shares.empty()) {
+        pins.push_back(-1);
+        continue;
+      }
+      const std::vector<int>& share = shares[next++];
+      pins.push_back(share.front());
+      if (share.size() == 1) continue;
+      teams.push_back(make_thread_team(share.size(), {share.begin() + 1, share.end()}));
+      worker->set_team(teams.back().get());
+    }
+    pool = std::make_unique<WorkerPool>(pins);
   }
 
-  const ProgramVariable& variable(std::string_view name, std::size_t bytes) const {
-    auto found = variables_by_name.find(name);
-    if (found == variables_by_name.end()) {
-      std::vector<std::string> names;
-      for (const auto& [known, entry] : variables_by_name) names.push_back(known);
-      throw UserError("the program has no variable \"{}\"; close matches: {}.", name, near_matches(name, names));
-    }
-    const ProgramVariable& result = *found->second;
-    if (result.type.bytes() != bytes) {
-      throw UserError("variable \"{}\" is {} and takes {} bytes, not {}.", name, to_string(result.type),
-                      result.type.bytes(), bytes);
-    }
-    return result;
-  }
-
-  void check(const RunRequest& request) const {
+  void check_request(const RunRequest& request) const {
     if (request.device_iterations < 1) {
       throw UserError("a run needs at least one device iteration, not {}.", request.device_iterations);
     }
@@ -97,103 +120,139 @@ struct Executor::State {
       throw UserError("the program was compiled for a gradient accumulation of {}; the run asks for {}.",
                       program->gradient_accumulation, request.gradient_accumulation);
     }
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - 1;
+    if (request.device_iterations > kMost / request.gradient_accumulation) {
+      throw UserError("a run takes at most {} micro-batches, not {} x {}.", kMost, request.device_iterations,
+                      request.gradient_accumulation);
+    }
     if (request.inputs.size() != program->inputs.size() || request.outputs.size() != program->outputs.size()) {
       throw InternalError("the program has {} inputs and {} outputs; the run passes {} and {}", program->inputs.size(),
                           program->outputs.size(), request.inputs.size(), request.outputs.size());
     }
   }
 
-  void copy_inputs(const RunRequest& request, std::int64_t micro_batch) const {
-    for (std::size_t i = 0; i < program->inputs.size(); ++i) {
-      const ProgramTensor& input = program->inputs[i];
-      std::size_t bytes = input.type.bytes();
-      const auto* from = static_cast<const std::byte*>(request.inputs[i]) + micro_batch * bytes;
-      if (bytes != 0) std::memcpy(address(input.buffer), from, bytes);
+  const TaskOrder& step_order(std::int64_t micro_batches) {
+    auto found = step_orders.find(micro_batches);
+    if (found == step_orders.end()) {
+      TaskOrder order = order_tasks(program->step, program->devices.size(), micro_batches);
+      found = step_orders.emplace(micro_batches, std::move(order)).first;
     }
+    return found->second;
   }
 
-  // Forgets the micro-batches of an update that will not happen.
-  void reset_accumulators() const {
-    for (const auto& variable : program->variables) {
-      if (variable.accumulator) fill(variable.type, variable.initial, address(variable.buffer));
-    }
+  RunPlan plan(const RunRequest& request) {
+    RunPlan plan{.request = &request, .update_order = &update_order, .seed = seed, .first_step = step};
+    // A weight update empties the pipeline; without one it stays full over all iterations.
+    plan.cycles = program->training ? request.device_iterations : 1;
+    plan.rounds = request.device_iterations * request.gradient_accumulation / plan.cycles;
+    plan.step_order = &step_order(plan.rounds);
+    return plan;
   }
 
-  void run_all(const std::vector<BoundInstruction>& instructions, std::int64_t micro_batch) const {
-    const BoundInstruction* current = nullptr;
-    try {
-      for (const auto& bound : instructions) {
-        current = &bound;
-        bound.instruction->kernel->run(
-            {.inputs = bound.inputs, .outputs = bound.outputs, .workspace = bound.workspace, .step = &context});
+  void run_workers(const RunPlan& plan) {
+    if (!control) {
+      for (auto& worker : workers) worker->run(plan);
+      return;
+    }
+    control->reset();
+    auto poll = [&] {
+      try {
+        if (control->steps_stopped() || !plan.request->should_stop || !plan.request->should_stop()) return;
+        throw Interrupted();
+      } catch (...) {
+        control->stop_steps(std::current_exception());
       }
-    } catch (const std::exception&) {
-      const Instruction& instruction = *current->instruction;
-      rethrow_with_context(fmt::format("in op {}{} of micro-batch {}", instruction.op,
-                                       instruction.location.empty() ? "" : ", captured at " + instruction.location,
-                                       micro_batch));
-    }
+    };
+    pool->run([&](std::size_t i) { workers[i]->run_with_others(plan); }, poll);
+    if (auto error = control->error()) std::rethrow_exception(error);
   }
 
-  void run_micro_batch(const RunRequest& request, std::int64_t d, std::int64_t g, std::int64_t micro_batch) {
-    copy_inputs(request, micro_batch);
-    run_all(step, micro_batch);
-    for (std::size_t i = 0; i < sinks.size(); ++i) sinks[i].take(address(program->outputs[i].buffer), d, g);
-    if (g + 1 == request.gradient_accumulation) run_all(update, micro_batch);
-    ++context.step;
+  std::uint64_t num_finished(const RunPlan& plan) const {
+    std::int64_t finished = plan.cycles * plan.rounds;
+    for (const auto& worker : workers) finished = std::min(finished, worker->num_finished_rounds());
+    return static_cast<std::uint64_t>(finished);
+  }
+
+  void run(const RunRequest& request) {
+    check_request(request);
+    for (auto& of_replica : sinks) {
+      for (std::size_t i = 0; i < of_replica.size(); ++i) {
+        of_replica[i].begin(request.outputs[i], program->outputs[i].name, request.device_iterations,
+                            request.gradient_accumulation);
+      }
+    }
+    RunPlan plan = this->plan(request);
+    auto start = std::chrono::steady_clock::now();
+    auto finish = [&] {
+      total_time = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      step += num_finished(plan);
+    };
+    try {
+      run_workers(plan);
+    } catch (...) {
+      finish();
+      variables.reset_accumulators();
+      if (control && control->update_failed()) variables.reconcile();
+      throw;
+    }
+    finish();
+    for (auto& of_replica : sinks) {
+      for (auto& sink : of_replica) sink.finish();
+    }
   }
 };
 
-Executor::Executor(std::shared_ptr<const Program> program) : state_(std::make_unique<State>(std::move(program))) {}
+Executor::Executor(std::shared_ptr<const Program> program, ExecutorOptions options)
+    : state_(std::make_unique<State>(std::move(program), options)) {}
 
 Executor::~Executor() = default;
 
 const Program& Executor::program() const { return *state_->program; }
 
+std::size_t Executor::host_bytes(std::string_view name) const { return state_->variables.host_bytes(name); }
+
 void Executor::write_variable(std::string_view name, std::span<const std::byte> bytes) {
-  const ProgramVariable& variable = state_->variable(name, bytes.size());
-  if (!bytes.empty()) std::memcpy(state_->address(variable.buffer), bytes.data(), bytes.size());
+  state_->variables.write(name, bytes);
 }
 
 void Executor::read_variable(std::string_view name, std::span<std::byte> bytes) const {
-  const ProgramVariable& variable = state_->variable(name, bytes.size());
-  if (!bytes.empty()) std::memcpy(bytes.data(), state_->address(variable.buffer), bytes.size());
+  state_->variables.read(name, bytes);
 }
 
 void Executor::set_random_state(std::uint64_t seed, std::uint64_t step) {
-  state_->context.seed = seed;
-  state_->context.step = step;
+  state_->seed = seed;
+  state_->step = step;
 }
 
-std::uint64_t Executor::seed() const { return state_->context.seed; }
+std::uint64_t Executor::seed() const { return state_->seed; }
 
-std::uint64_t Executor::step() const { return state_->context.step; }
+std::uint64_t Executor::step() const { return state_->step; }
 
-void Executor::run(const RunRequest& request) {
-  using Clock = std::chrono::steady_clock;
-  State& state = *state_;
-  state.check(request);
-  for (std::size_t i = 0; i < state.sinks.size(); ++i) {
-    state.sinks[i].begin(request.outputs[i], state.program->outputs[i].name, request.device_iterations,
-                         request.gradient_accumulation);
-  }
-  auto last_asked = Clock::now();
-  std::int64_t micro_batch = 0;
-  try {
-    for (std::int64_t d = 0; d < request.device_iterations; ++d) {
-      for (std::int64_t g = 0; g < request.gradient_accumulation; ++g, ++micro_batch) {
-        if (request.should_stop && Clock::now() - last_asked >= kStopInterval) {
-          if (request.should_stop()) throw Interrupted();
-          last_asked = Clock::now();
-        }
-        state.run_micro_batch(request, d, g, micro_batch);
+void Executor::run(const RunRequest& request) { state_->run(request); }
+
+std::vector<DeviceTime> Executor::times() const {
+  std::vector<DeviceTime> times;
+  for (const auto& worker : state_->workers) times.push_back(worker->time(state_->total_time));
+  return times;
+}
+
+std::vector<DeviceMemory> Executor::memory() const {
+  const Program& program = *state_->program;
+  std::vector<DeviceMemory> result;
+  for (std::size_t replica = 0; replica < program.replicas; ++replica) {
+    for (std::size_t device = 0; device < program.devices.size(); ++device) {
+      DeviceMemory entry{.replica = replica,
+                         .device = device,
+                         .planned = planned_bytes(program, device),
+                         .planned_host = planned_host_bytes(program, device)};
+      if (state_->options.measures_memory) {
+        entry.measured = state_->memories[replica].touched_bytes(device);
+        entry.measured_host = state_->memories[replica].touched_host_bytes(device);
       }
+      result.push_back(entry);
     }
-  } catch (...) {
-    state.reset_accumulators();
-    throw;
   }
-  for (auto& sink : state.sinks) sink.finish();
+  return result;
 }
 
 }  // namespace aspen

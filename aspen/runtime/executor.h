@@ -78,8 +78,12 @@ class Executor {
   std::uint64_t step() const;
 
   // An error in an op stops all workers and names the op, where it was captured, device, stage, micro-batch and, if
-  // there are several, the replica. After Interrupted or an error the executor may be used again; variables hold what
-  // the finished updates left.
+  // there are several, the replica. After Interrupted or an error the executor may be used again:
+  // - No device begins an update before all have finished the micro-batches for it, and an update that has begun is
+  //   finished by all. So after Interrupted or an error in a step, what updates write holds what the last finished
+  //   update left, on every device; what steps write themselves (running statistics) holds what the device came to.
+  // - Only an error inside an update leaves some variables updated and others not. Replicas and copies still agree.
+  // - Accumulators are back at their initial value.
   void run(const RunRequest& request);
 
   std::vector<DeviceTime> times() const;     // of the last run

@@ -28,33 +28,38 @@ void OutputSink::begin(const HostOutput& output, const std::string& name, std::i
   output_ = output;
   device_iterations_ = device_iterations;
   accumulation_ = accumulation;
-  num_taken_ = 0;
   if (output.mode == OutputMode::kSum && type_.dtype == DType::kF16) {
     half_sum_.assign(static_cast<std::size_t>(type_.numel()), 0.0f);
   }
 }
 
-void OutputSink::take(const void* data, std::int64_t iteration, std::int64_t accumulation_step) {
+void OutputSink::take(const void* data, std::int64_t micro_batch) {
+  std::int64_t iteration = micro_batch / accumulation_;
   switch (output_.mode) {
-    case OutputMode::kAll: return append(data);
+    case OutputMode::kAll: return put(data, micro_batch);
     case OutputMode::kEveryN:
-      if ((iteration + 1) % output_.period == 0) append(data);
+      if ((iteration + 1) % output_.period == 0) {
+        put(data, iteration / output_.period * accumulation_ + micro_batch % accumulation_);
+      }
       return;
     case OutputMode::kFinal:
-      if (iteration + 1 == device_iterations_ && accumulation_step + 1 == accumulation_) append(data);
+      if (micro_batch + 1 == device_iterations_ * accumulation_) put(data, 0);
       return;
-    case OutputMode::kSum: return add(data);
+    case OutputMode::kSum: return add(data, micro_batch == 0);
   }
 }
 
-void OutputSink::append(const void* data) {
-  std::size_t bytes = type_.bytes();
-  if (bytes != 0) std::memcpy(static_cast<std::byte*>(output_.data) + num_taken_ * bytes, data, bytes);
-  ++num_taken_;
+std::byte* OutputSink::block(std::int64_t position) const {
+  return static_cast<std::byte*>(output_.data) +
+         (static_cast<std::size_t>(position) * replicas_ + replica_) * type_.bytes();
 }
 
-void OutputSink::add(const void* data) {
-  bool first = num_taken_++ == 0;
+void OutputSink::put(const void* data, std::int64_t position) {
+  std::size_t bytes = type_.bytes();
+  if (bytes != 0) std::memcpy(block(position), data, bytes);
+}
+
+void OutputSink::add(const void* data, bool is_first) {
   std::int64_t count = type_.numel();
   if (type_.dtype == DType::kF16) {
     const auto* from = static_cast<const Half*>(data);
@@ -64,14 +69,14 @@ void OutputSink::add(const void* data) {
   dispatch(type_.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* from = static_cast<const T*>(data);
-    T* to = static_cast<T*>(output_.data);
-    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(first ? from[i] : to[i] + from[i]);
+    T* to = reinterpret_cast<T*>(block(0));
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(is_first ? from[i] : to[i] + from[i]);
   });
 }
 
 void OutputSink::finish() {
   if (output_.mode != OutputMode::kSum || type_.dtype != DType::kF16) return;
-  auto* to = static_cast<Half*>(output_.data);
+  auto* to = reinterpret_cast<Half*>(block(0));
   for (std::size_t i = 0; i < half_sum_.size(); ++i) to[i] = static_cast<Half>(half_sum_[i]);
 }
 

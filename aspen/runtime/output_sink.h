@@ -1,5 +1,5 @@
-// OutputSink: takes one output of the program after every micro-batch and keeps what its mode asks for.
-// The executor owns one per output; nothing is allocated between begin() and finish().
+// OutputSink: takes one output of one replica after every micro-batch and keeps what its mode asks for.
+// The executor owns one per output and replica; nothing is allocated between begin() and finish().
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,31 @@
 
 namespace aspen {
 
-// How many micro-batches of an output a run returns.
+// How many micro-batches of an output a run returns, per replica.
 std::int64_t num_returned(const HostOutput& output, std::int64_t device_iterations, std::int64_t accumulation);
 
 class OutputSink {
  public:
-  explicit OutputSink(TensorType type) : type_(std::move(type)) {}
+  // The blocks of `replica` among those of `replicas`.
+  OutputSink(TensorType type, std::size_t replica, std::size_t replicas)
+      : type_(std::move(type)), replica_(replica), replicas_(replicas) {}
 
   // Checks the request and forgets the previous run; `name` is for messages.
   void begin(const HostOutput& output, const std::string& name, std::int64_t device_iterations,
              std::int64_t accumulation);
-  void take(const void* data, std::int64_t iteration, std::int64_t accumulation_step);
+  // Micro-batches come in ascending order.
+  void take(const void* data, std::int64_t micro_batch);
   void finish();
 
  private:
-  void append(const void* data);
-  void add(const void* data);
+  void put(const void* data, std::int64_t position);
+  void add(const void* data, bool is_first);
+  std::byte* block(std::int64_t position) const;
 
   TensorType type_;
+  std::size_t replica_, replicas_;
   HostOutput output_;
-  std::int64_t device_iterations_ = 1, accumulation_ = 1, num_taken_ = 0;
+  std::int64_t device_iterations_ = 1, accumulation_ = 1;
   std::vector<float> half_sum_;  // kSum of half adds up in float and rounds once
 };
 

@@ -5,48 +5,40 @@
 
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <thread>
 
+#include "aspen/backends/api/callable_kernel.h"
 #include "aspen/base/error.h"
 #include "aspen/runtime/copy_kernel.h"
+#include "pipeline_program.h"
 
-namespace aspen {
+namespace aspen::testing {
 namespace {
-
-using V = std::vector<float>;
-
-class LambdaKernel final : public Kernel {
- public:
-  explicit LambdaKernel(std::function<void(const KernelArgs&)> function, std::size_t workspace = 0)
-      : function_(std::move(function)), workspace_(workspace) {}
-  std::size_t workspace_bytes() const override { return workspace_; }
-  void run(const KernelArgs& args) const override { function_(args); }
-
- private:
-  std::function<void(const KernelArgs&)> function_;
-  std::size_t workspace_;
-};
 
 // y = x + w on two floats, and in the update w += 1. Scratch: x at 0, y at 64.
 struct AddProgram {
   std::shared_ptr<Program> program = std::make_shared<Program>();
   TensorType type{DType::kF32, {2}};
-  BufferRef x{Arena::kScratch, 0, 8}, y{Arena::kScratch, 64, 8}, w{Arena::kVariables, 0, 8},
-      one{Arena::kConstants, 0, 8};
+  BufferRef x{.arena = Arena::kScratch, .bytes = 8}, y{.arena = Arena::kScratch, .offset = 64, .bytes = 8},
+      w{.arena = Arena::kVariables, .bytes = 8}, one{.arena = Arena::kConstants, .bytes = 8};
 
   explicit AddProgram(std::int64_t accumulation = 1) {
-    program->inputs.push_back({"x", type, x});
-    program->outputs.push_back({"y", type, y});
-    program->variables.push_back({.name = "w", .type = type, .buffer = w, .initial = 0.5});
+    program->inputs.push_back({"x", type});
+    program->outputs.push_back({"y", type});
+    program->variables.push_back({.name = "w", .type = type, .places = {w}, .initial = 0.5});
     program->constants.push_back({one, bytes({1, 1})});
-    program->step.push_back(add(x, w, y));
-    program->update.push_back(add(w, one, w));
+    program->devices.push_back({.variable_bytes = 64, .constant_bytes = 64, .scratch_bytes = 128});
+    program->lanes.push_back({});
+    Task& step = program->step.emplace_back();
+    step.inputs.push_back({.input = 0, .to = x});
+    step.instructions.push_back(add(x, w, y));
+    step.outputs.push_back({.output = 0, .from = y});
+    program->update.emplace_back().instructions.push_back(add(w, one, w));
     program->gradient_accumulation = accumulation;
-    program->variable_bytes = 64;
-    program->constant_bytes = 64;
-    program->scratch_bytes = 128;
+    program->training = true;
   }
+
+  std::vector<Instruction>& instructions() { return program->step[0].instructions; }
 
   static std::vector<std::byte> bytes(const V& values) {
     std::vector<std::byte> result(values.size() * sizeof(float));
@@ -55,17 +47,9 @@ struct AddProgram {
   }
 
   static Instruction add(BufferRef a, BufferRef b, BufferRef to) {
-    auto kernel = [](const KernelArgs& args) {
-      for (int i = 0; i < 2; ++i) {
-        static_cast<float*>(args.outputs[0])[i] =
-            static_cast<const float*>(args.inputs[0])[i] + static_cast<const float*>(args.inputs[1])[i];
-      }
-    };
-    return {.op = "add",
-            .location = "model.py:3",
-            .kernel = std::make_unique<LambdaKernel>(kernel),
-            .inputs = {a, b},
-            .outputs = {to}};
+    return instruction("add", {a, b}, {to}, [](const KernelArgs& args) {
+      for (int i = 0; i < 2; ++i) output(args, 0)[i] = input(args, 0)[i] + input(args, 1)[i];
+    });
   }
 };
 
@@ -123,10 +107,12 @@ TEST(Executor, PeriodMustDivideTheIterations) {
 TEST(Executor, SumOfHalvesRoundsOnce) {
   auto program = std::make_shared<Program>();
   TensorType type{DType::kF16, {1}};
-  BufferRef x{Arena::kScratch, 0, 2};
-  program->inputs.push_back({"x", type, x});
-  program->outputs.push_back({"x", type, x});
-  program->scratch_bytes = 64;
+  BufferRef x{.arena = Arena::kScratch, .bytes = 2};
+  program->inputs.push_back({"x", type});
+  program->outputs.push_back({"x", type});
+  program->devices.push_back({.scratch_bytes = 64});
+  program->lanes.push_back({});
+  program->step.push_back({.inputs = {{.input = 0, .to = x}}, .outputs = {{.output = 0, .from = x}}});
   Executor executor(program);
   std::vector<Half> values(4096, static_cast<Half>(1)), sum(1);
   executor.run({.device_iterations = 4096,
@@ -152,7 +138,7 @@ TEST(Executor, ChecksWhatTheRunAsksFor) {
 TEST(Executor, ErrorsNameOpPlaceAndMicroBatch) {
   AddProgram add;
   int calls = 0;
-  add.program->step[0].kernel = std::make_unique<LambdaKernel>([&](const KernelArgs&) {
+  add.instructions()[0].kernel = make_kernel([&](const KernelArgs&) {
     if (++calls == 3) throw UserError("index 9 is out of range");
   });
   Executor executor(add.program);
@@ -172,9 +158,9 @@ TEST(Executor, AnErrorResetsAccumulators) {
   AddProgram add;
   add.program->variables[0].accumulator = true;
   add.program->update.clear();
-  add.program->step[0] = AddProgram::add(add.x, add.w, add.w);
-  add.program->step.push_back(
-      {.op = "fail", .kernel = std::make_unique<LambdaKernel>([](const KernelArgs&) { throw DeviceError("gone"); })});
+  add.instructions()[0] = AddProgram::add(add.x, add.w, add.w);
+  add.instructions().push_back(
+      {.op = "fail", .kernel = make_kernel([](const KernelArgs&) { throw DeviceError("gone"); })});
   Executor executor(add.program);
   V x{1, 1}, y(2), w(2);
   EXPECT_THROW(executor.run({.inputs = {x.data()}, .outputs = {{.data = y.data()}}}), DeviceError);
@@ -185,7 +171,7 @@ TEST(Executor, AnErrorResetsAccumulators) {
 TEST(Executor, StopsBetweenMicroBatchesWhenAsked) {
   AddProgram add;
   int calls = 0, asked = 0;
-  add.program->step[0].kernel = std::make_unique<LambdaKernel>([&](const KernelArgs&) {
+  add.instructions()[0].kernel = make_kernel([&](const KernelArgs&) {
     ++calls;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   });
@@ -202,8 +188,8 @@ TEST(Executor, StopsBetweenMicroBatchesWhenAsked) {
 TEST(Executor, HandsRandomOpsSeedAndStep) {
   AddProgram add;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> seen;
-  add.program->step[0].kernel = std::make_unique<LambdaKernel>(
-      [&](const KernelArgs& args) { seen.emplace_back(args.step->seed, args.step->step); });
+  add.instructions()[0].kernel =
+      make_kernel([&](const KernelArgs& args) { seen.emplace_back(args.step->seed, args.step->step); });
   Executor executor(add.program);
   executor.set_random_state(42, 7);
   run(executor, {0, 0, 0, 0}, 2, 1, {}, 2);
@@ -215,15 +201,15 @@ TEST(Executor, HandsRandomOpsSeedAndStep) {
 TEST(Executor, GivesWorkspacesAndNullForAbsentInputs) {
   AddProgram add;
   bool checked = false;
-  auto kernel = std::make_unique<LambdaKernel>(
+  auto kernel = make_kernel(
       [&](const KernelArgs& args) {
         checked = args.inputs[0] == nullptr && args.workspace != nullptr &&
                   reinterpret_cast<std::uintptr_t>(args.workspace) % kBufferAlignment == 0;
       },
       10);
-  add.program->step[0].kernel = std::move(kernel);
-  add.program->step[0].inputs[0] = {.absent = true};
-  add.program->step[0].workspace = {Arena::kScratch, 64, 10};
+  add.instructions()[0].kernel = std::move(kernel);
+  add.instructions()[0].inputs[0] = {.absent = true};
+  add.instructions()[0].workspace = {.arena = Arena::kScratch, .offset = 64, .bytes = 10};
   Executor executor(add.program);
   run(executor, {0, 0}, 1, 1, {}, 1);
   EXPECT_TRUE(checked);
@@ -231,7 +217,7 @@ TEST(Executor, GivesWorkspacesAndNullForAbsentInputs) {
 
 TEST(Executor, RejectsABufferOutsideItsArena) {
   AddProgram add;
-  add.program->scratch_bytes = 64;
+  add.program->devices[0].scratch_bytes = 64;
   EXPECT_THROW(Executor{add.program}, InternalError);
 }
 
@@ -244,4 +230,4 @@ TEST(CopyKernel, CopiesBytes) {
 }
 
 }  // namespace
-}  // namespace aspen
+}  // namespace aspen::testing

@@ -1,0 +1,31 @@
+#include "aspen/runtime/bound_task.h"
+
+namespace aspen {
+
+BoundTask::BoundTask(const Task& task, const ReplicaMemory& memory) : task_(&task) {
+  instructions_.reserve(task.instructions.size());
+  for (const Instruction& instruction : task.instructions) bind(memory, instruction);
+  for (const InputCopy& copy : task.inputs) {
+    inputs_.push_back({.tensor = copy.input, .address = memory.address(copy.to)});
+  }
+  for (const OutputCopy& copy : task.outputs) {
+    outputs_.push_back({.tensor = copy.output, .address = memory.address(copy.from)});
+  }
+}
+
+void BoundTask::bind(const ReplicaMemory& memory, const Instruction& instruction) {
+  BoundInstruction& bound = instructions_.emplace_back();
+  bound.instruction = &instruction;
+  bound.inputs.resize(instruction.inputs.size());
+  bound.outputs.resize(instruction.outputs.size());
+  auto place = [&](const BufferRef& buffer, auto& pointer, auto& slot_operands) {
+    BufferAddress address = memory.address(buffer);
+    pointer = address.base;
+    if (address.depth > 1) slot_operands.push_back({.place = &pointer, .address = address});
+  };
+  for (std::size_t i = 0; i < bound.inputs.size(); ++i) place(instruction.inputs[i], bound.inputs[i], slot_inputs_);
+  for (std::size_t i = 0; i < bound.outputs.size(); ++i) place(instruction.outputs[i], bound.outputs[i], slot_outputs_);
+  if (instruction.workspace.bytes != 0) place(instruction.workspace, bound.workspace, slot_outputs_);
+}
+
+}  // namespace aspen

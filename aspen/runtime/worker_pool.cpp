@@ -1,0 +1,84 @@
+#include "aspen/runtime/worker_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <system_error>
+
+#include "aspen/base/error.h"
+#include "aspen/runtime/run_control.h"
+
+namespace aspen {
+namespace {
+
+void pin(std::thread& thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(cpu), &set);
+  int error = pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+  if (error != 0) {
+    throw DeviceError("a worker cannot be moved to cpu {}: {}.", cpu, std::generic_category().message(error));
+  }
+}
+
+}  // namespace
+
+WorkerPool::WorkerPool(const std::vector<int>& cpus) {
+  try {
+    for (std::size_t i = 0; i < cpus.size(); ++i) {
+      threads_.emplace_back([this, i] { loop(i); });
+      if (cpus[i] >= 0) pin(threads_.back(), cpus[i]);
+    }
+  } catch (const std::system_error& e) {
+    std::size_t started = threads_.size();
+    stop();
+    throw DeviceError("the program needs {} worker threads; the system gave {}: {}.", cpus.size(), started, e.what());
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+WorkerPool::~WorkerPool() { stop(); }
+
+void WorkerPool::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  started_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void WorkerPool::run(const std::function<void(std::size_t)>& work, const std::function<void()>& poll) {
+  std::unique_lock lock(mutex_);
+  work_ = &work;
+  num_working_ = threads_.size();
+  ++num_runs_;
+  started_.notify_all();
+  auto is_done = [this] { return num_working_ == 0; };
+  while (!finished_.wait_for(lock, kStopInterval, is_done)) {
+    lock.unlock();
+    poll();
+    lock.lock();
+  }
+  work_ = nullptr;
+}
+
+void WorkerPool::loop(std::size_t thread) {
+  for (std::uint64_t seen = 0;;) {
+    const std::function<void(std::size_t)>* work = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      started_.wait(lock, [&] { return num_runs_ != seen || is_stopping_; });
+      if (is_stopping_) return;
+      seen = num_runs_;
+      work = work_;
+    }
+    (*work)(thread);
+    std::lock_guard lock(mutex_);
+    if (--num_working_ == 0) finished_.notify_one();
+  }
+}
+
+}  // namespace aspen
