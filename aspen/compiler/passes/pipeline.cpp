@@ -8,6 +8,7 @@
 #include "aspen/compiler/passes/insert_optimizer.h"
 #include "aspen/compiler/passes/join_pads.h"
 #include "aspen/compiler/passes/merge_common.h"
+#include "aspen/compiler/passes/recompute.h"
 #include "aspen/compiler/passes/remove_dead.h"
 #include "aspen/compiler/passes/remove_markers.h"
 #include "aspen/compiler/passes/schedule.h"
@@ -23,12 +24,13 @@ const Pass kAccumulateGradients{"accumulate_gradients", "add gradients up over t
                                 accumulate_gradients};
 const Pass kInsertOptimizer{"insert_optimizer", "update the parameters from their gradients", insert_optimizer};
 const Pass kRemoveMarkers{
-    "remove_markers", "drop loss, detach and checkpoint, which have been read", remove_markers, {}, {kNoMarkers}};
+    "remove_markers", "drop loss and detach, which have been read", remove_markers, {}, {kNoMarkers}};
 const Pass kCanonicalise{"canonicalise", "bring ops into their simplest form", canonicalise, {kNoMarkers}};
 const Pass kFoldConstants{"fold_constants", "compute what depends on constants alone", fold_constants};
 const Pass kJoinPads{"join_pads", "put padded parts side by side instead of adding them", join_pads};
 const Pass kMergeCommon{"merge_common", "compute once what would be computed twice", merge_common};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
+const Pass kRecompute{"recompute", "compute activations again rather than keep them", recompute, {}, {kNoCheckpoints}};
 const Pass kSchedule{"schedule",
                      "order the ops for little memory, writes of variables after their reads",
                      schedule,
@@ -60,15 +62,18 @@ std::vector<Pass> inference_pipeline() {
       kJoinPads,
       kMergeCommon,
       kRemoveDead,
+      // What the backward pass makes again itself; the originals may have been for it alone.
+      kRecompute,
+      kRemoveDead,
       // The order of execution, which the memory plan takes as given.
       kSchedule,
   };
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{
-      kSelectLoss,    kDifferentiate, kAccumulateGradients, kInsertOptimizer, kRemoveMarkers, kCanonicalise,
-      kFoldConstants, kJoinPads,      kMergeCommon,         kRemoveDead,      kSchedule};
+  static const std::vector<Pass> passes{kSelectLoss,    kDifferentiate, kAccumulateGradients, kInsertOptimizer,
+                                        kRemoveMarkers, kCanonicalise,  kFoldConstants,       kJoinPads,
+                                        kMergeCommon,   kRemoveDead,    kRecompute,           kSchedule};
   return passes;
 }
 

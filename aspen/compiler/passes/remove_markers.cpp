@@ -5,7 +5,7 @@
 namespace aspen {
 namespace {
 
-bool is_marker(const Op& op) { return op.is("loss") || op.is("detach") || op.is("checkpoint"); }
+bool is_marker(const Op& op) { return op.is("loss") || op.is("detach"); }
 
 }  // namespace
 

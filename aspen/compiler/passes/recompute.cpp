@@ -1,0 +1,169 @@
+#include "aspen/compiler/passes/recompute.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "aspen/compiler/ir/op_def.h"
+#include "aspen/compiler/passes/rewrite.h"
+#include "aspen/compiler/placement/stages.h"
+
+namespace aspen {
+namespace {
+
+// Tells which ops share a stage, and which stages compute again.
+class Scope {
+ public:
+  Scope(const Graph& graph, const CompileOptions& options) : execution_(options.execution) {
+    if (execution_ == Execution::kPipelined) stages_.emplace(graph);
+    includes_all_ = options.recompute == Recompute::kAll;
+  }
+
+  // The last stage of a pipeline goes back as soon as it is through: keeping costs it nothing.
+  bool includes(const Op& op) const {
+    return includes_all_ || (stages_ && stages_->index_of(op.placement) + 1 < stages_->size());
+  }
+
+  bool share_stage(const Op& a, const Op& b) const {
+    switch (execution_) {
+      case Execution::kPipelined: return stages_->index_of(a.placement) == stages_->index_of(b.placement);
+      case Execution::kSharded: return a.placement.device == b.placement.device;
+      case Execution::kPhased: break;
+    }
+    return a.placement.device == b.placement.device && a.placement.phase == b.placement.phase;
+  }
+
+ private:
+  Execution execution_;
+  bool includes_all_ = false;
+  std::optional<Stages> stages_;
+};
+
+class Recomputer {
+ public:
+  Recomputer(Graph& graph, const CompileOptions& options, std::vector<bool> kept)
+      : graph_(graph), scope_(graph, options), kept_(std::move(kept)), copies_(graph.num_values(), nullptr) {}
+
+  void run() {
+    find_repeatable();
+    for (const auto& op : graph_.ops()) {
+      if (op->backward && op->section == Section::kStep) use_copies(*op);
+    }
+  }
+
+ private:
+  // Numbers the ops that may run a second time.
+  void find_repeatable() {
+    auto is_forward = find_forward();
+    std::vector<bool> is_overwritten(graph_.num_values(), false);  // variables, by value id
+    for (const Op* op : is_forward) {
+      if (op->is("assign")) is_overwritten[op->input(0)->id()] = true;
+    }
+    for (Op* op : is_forward) {
+      bool reads_overwritten = std::any_of(op->inputs().begin(), op->inputs().end(), [&](const Value* input) {
+        return input != nullptr && is_overwritten[input->id()];
+      });
+      if (reads_overwritten || runs_once(*op) || !scope_.includes(*op)) continue;
+      position_.emplace(op, repeatable_.size());
+      repeatable_.push_back(op);
+    }
+  }
+
+  // Ops of the step that nothing from the backward pass flows into; an optimiser in the step is not among them.
+  std::vector<Op*> find_forward() const {
+    std::vector<Op*> result;
+    std::vector<bool> is_forward(graph_.num_values(), true);
+    for (const auto& op : graph_.ops()) {
+      bool is = op->section == Section::kStep && !op->backward &&
+                std::all_of(op->inputs().begin(), op->inputs().end(),
+                            [&](const Value* input) { return input == nullptr || is_forward[input->id()]; });
+      for (const Value* output : op->outputs()) is_forward[output->id()] = is;
+      if (is) result.push_back(op.get());
+    }
+    return result;
+  }
+
+  // Constants are always at hand and need no copy.
+  static bool runs_once(const Op& op) {
+    return op.def().has_side_effect() || op.is("host_call") || op.is("print") || op.is("constant");
+  }
+
+  bool is_repeated(const Value* value, const Op& user) const {
+    if (value == nullptr || value->producer() == nullptr || kept_[value->id()]) return false;
+    return position_.count(value->producer()) != 0 && scope_.share_stage(*value->producer(), user);
+  }
+
+  void use_copies(Op& user) {
+    for (std::size_t i = 0; i < user.num_inputs(); ++i) {
+      Value* value = user.input(i);
+      if (!is_repeated(value, user)) continue;
+      copy_before(user, *value->producer());
+      user.set_input(i, copies_[value->id()]);
+    }
+  }
+
+  // Copies an op and all it takes to run it again, where that has not been done, in the order of the originals.
+  void copy_before(Op& user, const Op& last) {
+    std::set<std::size_t> missing;
+    std::vector<const Op*> wanted{&last};
+    while (!wanted.empty()) {
+      const Op& op = *wanted.back();
+      wanted.pop_back();
+      if (copies_[op.output()->id()] != nullptr || !missing.insert(position_.at(&op)).second) continue;
+      for (const Value* input : op.inputs()) {
+        if (is_repeated(input, op)) wanted.push_back(input->producer());
+      }
+    }
+    for (std::size_t position : missing) copy(*repeatable_[position], user);
+  }
+
+  void copy(const Op& op, Op& user) {
+    std::vector<Value*> inputs = op.inputs();
+    for (Value*& input : inputs) {
+      if (is_repeated(input, op)) input = copies_[input->id()];
+    }
+    Op* result = graph_.add_op(op.def(), std::move(inputs), op.attrs(), &user);
+    result->location = op.location;
+    result->placement = op.placement;
+    result->no_grad = op.no_grad;
+    result->backward = true;
+    for (std::size_t i = 0; i < op.num_outputs(); ++i) copies_[op.output(i)->id()] = result->output(i);
+  }
+
+  Graph& graph_;
+  Scope scope_;
+  std::vector<bool> kept_;                               // by value id
+  std::vector<Op*> repeatable_;                          // in the order of the graph
+  std::unordered_map<const Op*, std::size_t> position_;  // in repeatable_
+  std::vector<Value*> copies_;                           // by id of the original; nullptr: none
+};
+
+// Which values were marked, by id.
+std::vector<bool> remove_checkpoints(Graph& graph) {
+  std::vector<bool> marked(graph.num_values(), false);
+  for (auto place = graph.ops().begin(); place != graph.ops().end();) {
+    Op* op = (place++)->get();
+    if (!op->is("checkpoint")) continue;
+    marked[op->input(0)->id()] = true;
+    replace_op(graph, op, op->input(0));
+  }
+  return marked;
+}
+
+}  // namespace
+
+void recompute(Graph& graph, const PassContext& context) {
+  std::vector<bool> marked = remove_checkpoints(graph);
+  const CompileOptions& options = context.options;
+  if (!options.training || options.recompute == Recompute::kNothing) return;
+  Recomputer(graph, options, std::move(marked)).run();
+}
+
+const Condition kNoCheckpoints{"no_checkpoints", [](const Graph& graph) -> std::string {
+                                 bool any = std::any_of(graph.ops().begin(), graph.ops().end(),
+                                                        [](const auto& op) { return op->is("checkpoint"); });
+                                 return any ? "a checkpoint is left" : "";
+                               }};
+
+}  // namespace aspen
