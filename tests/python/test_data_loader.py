@@ -1,6 +1,7 @@
 """poptorch.DataLoader and AsynchronousDataAccessor: sizes, order, remainders, the other process."""
 
 import collections
+import multiprocessing
 
 import poptorch
 import pytest
@@ -113,6 +114,43 @@ def test_batch_sampler_batches_are_joined():
     assert [item[1].tolist() for item in loader][-1] == [8, 9]
     with pytest.raises(poptorch.Error, match="batch_size=2"):
         poptorch.DataLoader(options(2), Numbers(10), batch_size=2, batch_sampler=sampler)
+
+
+# -- workers of an asynchronous loader --------------------------------------------------------------------------------
+class StartMethod(Numbers):
+    """Element i is (1 in a process that was forked, i)."""
+
+    def __getitem__(self, index):
+        return torch.tensor(int(multiprocessing.get_start_method() == "fork")), index
+
+
+@pytest.mark.parametrize("workers,rows", [(2, 6), (3, 4), (5, 3), (7, 2), (16, 1)])
+def test_workers_share_the_items_of_an_asynchronous_loader(workers, rows):
+    loader = poptorch.DataLoader(options(2, 3), Numbers(40), batch_size=2, num_workers=workers, async_options=FAST,
+                                 mode=poptorch.DataLoaderMode.Async)
+    assert loader.batch_size == rows and loader.combinedBatchSize == 12 and len(loader) == 3
+    for _ in range(2):
+        assert labels_of(loader) == list(range(36))
+    loader.terminate()
+
+
+def collate(elements):
+    return torch.tensor([label for _, label in elements]), torch.tensor([len(elements)])
+
+
+def test_items_with_a_collation_of_their_own_are_made_whole():
+    loader = poptorch.DataLoader(options(2, 3), Numbers(40), batch_size=2, num_workers=3, async_options=FAST,
+                                 mode=poptorch.DataLoaderMode.Async, collate_fn=collate)
+    assert [(item[0].tolist(), item[1].item()) for item in loader] == [
+        (list(range(12 * i, 12 * i + 12)), 12) for i in range(3)]
+    loader.terminate()
+
+
+def test_workers_of_an_asynchronous_loader_are_forked():
+    loader = poptorch.DataLoader(options(), StartMethod(4), batch_size=2, num_workers=2,
+                                 mode=poptorch.DataLoaderMode.Async)
+    assert [item[0].tolist() for item in loader] == [[1, 1], [1, 1]]
+    loader.terminate()
 
 
 # -- several processes ----------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ class AsynchronousDataAccessor:
             "rebatched_size": rebatched_size,
             "drop_last": drop_last,
             "seed": int(torch.empty((), dtype=torch.int64).random_().item()),
+            "start_method": torch.multiprocessing.get_start_method(),
         }
         context = torch.multiprocessing.get_context(_START_METHODS[strategy])
         if strategy == SharingStrategy.ForkServer:

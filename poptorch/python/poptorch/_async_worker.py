@@ -214,6 +214,9 @@ def main(payload, shared, settings, connection):
         try:
             torch.manual_seed(settings["seed"])
             torch.set_num_threads(1)
+            # A torch loader in here starts its workers as it would in the program: by default it forks them. A process
+            # made by a fork server would have each of them import torch again.
+            multiprocessing.set_start_method(settings["start_method"], force=True)
             dataset, parsers = load_payload(payload)
             _impl.custom_arg_parsers.update(parsers)
             worker = _Worker(dataset, shared, settings)

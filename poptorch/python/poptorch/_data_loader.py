@@ -55,6 +55,8 @@ class DataLoader(torch.utils.data.DataLoader):
         torch_batch_size = self._combined_batch_size
         if mode == DataLoaderMode.AsyncRebatched:
             torch_batch_size = self._worker_batch_size(rebatched_worker_size)
+        elif mode == DataLoaderMode.Async and batch_sampler is None and not is_iterable:
+            torch_batch_size = self._piece_size(num_workers, kwargs.get("collate_fn"))
 
         if batch_sampler is not None:
             self._warn_about_sampler_remainder(batch_sampler, factor, drop_last)
@@ -72,13 +74,13 @@ class DataLoader(torch.utils.data.DataLoader):
             kwargs["batch_size"] = torch_batch_size
             if torch_batch_size is not None:
                 # When batches are put together again only the remainder of the whole data set is lost.
-                kwargs["drop_last"] = drop_last and mode != DataLoaderMode.AsyncRebatched
+                kwargs["drop_last"] = drop_last and torch_batch_size == self._combined_batch_size
             if shuffle is not None:
                 kwargs["shuffle"] = shuffle
         super().__init__(dataset, num_workers=num_workers, persistent_workers=persistent_workers, **kwargs)
         self._warn_about_remainder(batch_sampler, drop_last)
         profiling.Channel("poptorch.DataLoader").instrument(self, "__iter__")
-        self._rebatched = mode == DataLoaderMode.AsyncRebatched
+        self._rebatched = mode == DataLoaderMode.AsyncRebatched or torch_batch_size != self._combined_batch_size
         if mode != DataLoaderMode.Sync:
             rebatched = {"rebatched_size": self._combined_batch_size} if self._rebatched else {}
             self._accessor = AsynchronousDataAccessor(self, **rebatched, **(async_options or {}))
@@ -126,6 +128,14 @@ class DataLoader(torch.utils.data.DataLoader):
             f"rebatched_worker_size {worker_size} exceeds the combined batch size {self._combined_batch_size}"
         )
         return worker_size
+
+    def _piece_size(self, num_workers, collate_fn):
+        """Rows that a worker fetches at a time. If each made whole items, the first one would be ready when all of
+        them are: workers that share the cores share each item instead. Only the usual collation can be cut."""
+        combined = self._combined_batch_size
+        if combined is None or num_workers < 2 or collate_fn not in (None, torch.utils.data.default_collate):
+            return combined
+        return next(size for size in range(-(-combined // num_workers), combined + 1) if combined % size == 0)
 
     def _share_sampler(self, dataset, shuffle, drop_last):
         seed = None
