@@ -41,17 +41,17 @@ std::unique_ptr<Graph> deep_network(std::int64_t num_devices = 1) {
   return graph;
 }
 
-CompileOptions training(Recompute recompute) {
-  CompileOptions options{.training = true, .recompute = recompute};
+CompileOptions training(Recompute recompute, std::int64_t num_devices = 1) {
+  CompileOptions options{.training = true, .gradient_accumulation = 2 * num_devices - 1, .recompute = recompute};
   options.optimizer.kind = "sgd";
   options.optimizer.groups.emplace_back();
   for (int i = 0; i < kLayers; ++i) options.optimizer.groups[0].parameters.push_back(fmt::format("w{}", i));
   return options;
 }
 
-// All variables after a step, by name.
-std::map<std::string, HostTensor> train(Graph& graph, Recompute recompute) {
-  CompileOptions options = training(recompute);
+// All variables after a step, by name: among them the weights, or the gradients where an update has its own section.
+std::map<std::string, HostTensor> train(Graph& graph, Recompute recompute, std::int64_t num_devices) {
+  CompileOptions options = training(recompute, num_devices);
   run_passes(graph, training_pipeline(), {.options = options, .backend = &backend()});
   Tensors known{{graph.inputs()[0].get(), random_tensor(graph.inputs()[0]->type(), {}, 1)}};
   for (const auto& variable : graph.variables()) {
@@ -69,8 +69,8 @@ std::size_t count_ops(const Graph& graph, std::string_view name) {
 TEST(Recompute, ChangesNoBit) {
   for (std::int64_t num_devices : {1, 3}) {
     auto plain = deep_network(num_devices), again = deep_network(num_devices);
-    auto expected = train(*plain, Recompute::kNothing);
-    auto result = train(*again, Recompute::kAll);
+    auto expected = train(*plain, Recompute::kNothing, num_devices);
+    auto result = train(*again, Recompute::kAll, num_devices);
     EXPECT_EQ(count_ops(*plain, "tanh"), std::size_t{kLayers});
     EXPECT_EQ(count_ops(*again, "tanh"), std::size_t{2 * kLayers});
     EXPECT_EQ(expected, result);
@@ -79,7 +79,7 @@ TEST(Recompute, ChangesNoBit) {
 
 TEST(Recompute, SparesTheLastStage) {
   auto graph = deep_network(3);
-  train(*graph, Recompute::kStages);
+  train(*graph, Recompute::kStages, 3);
   EXPECT_EQ(count_ops(*graph, "tanh"), std::size_t{kLayers + kLayers * 2 / 3});
 }
 
