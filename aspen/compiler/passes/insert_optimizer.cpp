@@ -113,6 +113,7 @@ class OptimizerInserter {
 
   // What has to be multiplied with all gradients, on the device of the first.
   Value* clip_factor(const std::vector<ParameterGradient>& gradients) {
+    for (const auto& entry : gradients) check_shared(*entry.parameter);
     const Op& first = *gradients[0].gradient->producer();
     b_.like(first);
     Value* scale = spec_.scales_loss ? loss_scale() : nullptr;
@@ -126,6 +127,16 @@ class OptimizerInserter {
     if (scale != nullptr) norm_squared = build::div(b_, norm_squared, build::mul(b_, scale, scale));
     Value* factor = b_.make("clip_scale", {norm_squared}, ClipScaleAttrs{spec_.max_grad_norm});
     return scale != nullptr ? build::div(b_, factor, scale) : factor;
+  }
+
+  void check_shared(const Variable& parameter) const {
+    std::size_t num_groups = parameter.grouping.num_groups(options_.replicas);
+    if (num_groups == 1) return;
+    throw UserError(
+        "max_grad_norm = {} cannot be used with parameter \"{}\", of which each of {} groups of replicas holds a value "
+        "of its own: replicas would find different norms and scale the parameters they share differently. Leave "
+        "max_grad_norm out, or let all replicas share the parameter.",
+        spec_.max_grad_norm, parameter.name, num_groups);
   }
 
   // On its device, and in float32: what scaling has saved from vanishing in half must not vanish now.

@@ -34,7 +34,7 @@
 
 namespace aspen {
 
-// UserError for an unknown kind of optimiser.
+// UserError for an unknown kind of optimiser, and for a maximal norm over parameters that replicas do not share.
 void insert_optimizer(Graph& graph, const PassContext& context);
 
 }  // namespace aspen
