@@ -76,7 +76,7 @@ enum class Section : std::uint8_t { kStep, kUpdate };
 struct GraphTask {
   std::string name;
   Section section = Section::kStep;
-  std::int64_t device = 0;  // index among the devices in use
+  std::int64_t device = 0;  // as in Placement
   std::int64_t lane = 0;
   std::int64_t stage = 0;
   double cost = 1;

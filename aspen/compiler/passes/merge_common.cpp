@@ -4,6 +4,7 @@
 
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/passes/rewrite.h"
+#include "aspen/compiler/placement/stages.h"
 
 namespace aspen {
 namespace {
@@ -23,14 +24,22 @@ std::size_t hash_of(const Op& op) {
   return hash;
 }
 
-bool are_equal(const Op& a, const Op& b) {
+// Whether forward and backward pass run as tasks of their own somewhere. A result that both use then has to be kept,
+// often for many micro-batches: computing it again is cheaper.
+bool splits_directions(const Graph& graph, const CompileOptions& options) {
+  return options.execution == Execution::kPhased || devices_in_use(graph).size() > 1;
+}
+
+bool are_equal(const Op& a, const Op& b, bool splits_directions) {
+  if (splits_directions && a.backward != b.backward) return false;
   return &a.def() == &b.def() && a.inputs() == b.inputs() && a.section == b.section && a.placement == b.placement &&
          a.attrs() == b.attrs();
 }
 
 }  // namespace
 
-void merge_common(Graph& graph, const PassContext&) {
+void merge_common(Graph& graph, const PassContext& context) {
+  bool splits = splits_directions(graph, context.options);
   std::unordered_multimap<std::size_t, Op*> seen;  // only looked up by key: its order never shows
   for (auto place = graph.ops().begin(); place != graph.ops().end();) {
     Op* op = (place++)->get();
@@ -39,7 +48,7 @@ void merge_common(Graph& graph, const PassContext&) {
     Op* first = nullptr;
     auto [begin, end] = seen.equal_range(hash);
     for (auto candidate = begin; candidate != end; ++candidate) {
-      if (are_equal(*candidate->second, *op)) first = candidate->second;
+      if (are_equal(*candidate->second, *op, splits)) first = candidate->second;
     }
     if (first == nullptr) {
       seen.emplace(hash, op);

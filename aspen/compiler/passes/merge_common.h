@@ -5,7 +5,8 @@
 //   %3 = mul(%1, %2)               %3 = mul(%1, %1)
 //
 // Merges ops of one kind with the same inputs, attributes, placement and section. Never random ops or ops with side
-// effects, nor large sources: keeping those would cost more memory than writing them again costs time.
+// effects, nor large sources: keeping those would cost more memory than writing them again costs time. On several
+// devices forward and backward ops are not merged either: they end up in different tasks.
 //
 // Expects: nothing. Ensures: nothing more.
 // After canonicalise, which makes equal ops look equal.

@@ -13,6 +13,9 @@
 #include "aspen/compiler/passes/remove_markers.h"
 #include "aspen/compiler/passes/schedule.h"
 #include "aspen/compiler/passes/select_loss.h"
+#include "aspen/compiler/placement/insert_transfers.h"
+#include "aspen/compiler/placement/partition.h"
+#include "aspen/compiler/placement/place_variables.h"
 
 namespace aspen {
 namespace {
@@ -31,11 +34,18 @@ const Pass kJoinPads{"join_pads", "put padded parts side by side instead of addi
 const Pass kMergeCommon{"merge_common", "compute once what would be computed twice", merge_common};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
 const Pass kRecompute{"recompute", "compute activations again rather than keep them", recompute, {}, {kNoCheckpoints}};
+const Pass kPlaceVariables{"place_variables", "choose the variables that are kept off the devices", place_variables};
+const Pass kPartition{"partition", "cut the graph into tasks, each for one device", partition, {}, {kPartitioned}};
+const Pass kInsertTransfers{"insert_transfers",
+                            "move values to the tasks that read them",
+                            insert_transfers,
+                            {kPartitioned},
+                            {kPartitioned, kTransfersComplete}};
 const Pass kSchedule{"schedule",
                      "order the ops for little memory, writes of variables after their reads",
                      schedule,
                      {},
-                     {kAssignedAfterReads}};
+                     {kAssignedAfterReads, kGroupedByTask}};
 
 }  // namespace
 
@@ -65,15 +75,21 @@ std::vector<Pass> inference_pipeline() {
       // What the backward pass makes again itself; the originals may have been for it alone.
       kRecompute,
       kRemoveDead,
+      // Who does what: devices, stages, and what passes between them.
+      kPlaceVariables,
+      kPartition,
+      kInsertTransfers,
       // The order of execution, which the memory plan takes as given.
       kSchedule,
   };
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{kSelectLoss,    kDifferentiate, kAccumulateGradients, kInsertOptimizer,
-                                        kRemoveMarkers, kCanonicalise,  kFoldConstants,       kJoinPads,
-                                        kMergeCommon,   kRemoveDead,    kRecompute,           kSchedule};
+  static const std::vector<Pass> passes{kSelectLoss,      kDifferentiate,   kAccumulateGradients,
+                                        kInsertOptimizer, kRemoveMarkers,   kCanonicalise,
+                                        kFoldConstants,   kJoinPads,        kMergeCommon,
+                                        kRemoveDead,      kRecompute,       kPlaceVariables,
+                                        kPartition,       kInsertTransfers, kSchedule};
   return passes;
 }
 

@@ -1,6 +1,7 @@
 #include "aspen/compiler/passes/schedule.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -12,16 +13,20 @@ namespace {
 // How many ready ops are looked at for one that frees memory; keeps the pass linear on very wide graphs.
 constexpr int kWindow = 64;
 
-// List scheduling over one section. Ops are numbered in their present order, which is already a good one; an op runs
+// The ops that are ordered among themselves: a task, or a whole section as long as there are no tasks.
+std::int64_t group_of(const Op& op) { return op.task >= 0 ? op.task : -1 - static_cast<std::int64_t>(op.section); }
+
+bool is_transfer(const Op& op) { return op.is("send") || op.is("store"); }
+
+// List scheduling over one group. Ops are numbered in their present order, which is already a good one; an op runs
 // before its turn only if it frees more memory than it takes.
 class Scheduler {
  public:
-  Scheduler(Graph& graph, Section section)
+  Scheduler(Graph& graph, const std::vector<Op*>& ops)
       : graph_(graph), remaining_uses_(graph.num_values(), 0), root_(graph.num_values(), -1) {
-    for (const auto& op : graph.ops()) {
-      if (op->section != section) continue;
-      index_.emplace(op.get(), static_cast<int>(nodes_.size()));
-      nodes_.push_back({.op = op.get()});
+    for (Op* op : ops) {
+      index_.emplace(op, static_cast<int>(nodes_.size()));
+      nodes_.push_back({.op = op});
     }
   }
 
@@ -41,7 +46,7 @@ class Scheduler {
     int hard = 0;  // ops that must come first and have not
     int soft = 0;  // ops that should come first and have not
     std::vector<int> hard_after = {}, soft_after = {};
-    bool is_source = false;  // no inputs: made when its first user is
+    bool is_source = false;  // no inputs, or a load: made when its first user is
     bool is_done = false;
   };
 
@@ -55,24 +60,32 @@ class Scheduler {
     ++nodes_[after].hard;
   }
 
-  // Reads after writes; ops with side effects keep their order. Sources have no edges: they come on demand.
+  // The op that makes the value, or -1 when it comes from elsewhere.
+  int producer_of(const Value* value) const {
+    auto found = index_.find(value->producer());
+    return found == index_.end() ? -1 : found->second;
+  }
+
+  // Reads after writes; ops with side effects keep their order. Sources have no edges, since they come on demand; what
+  // a load reads must be there for the user of the load.
   void add_data_edges() {
     int last_effect = -1;
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
       Op* op = nodes_[i].op;
       const OpDef& def = op->def();
       bool is_assign = op->is("assign");
-      nodes_[i].is_source = op->num_inputs() == 0 && !def.has_side_effect() && is_used(*op);
+      nodes_[i].is_source = (op->num_inputs() == 0 || op->is("load")) && !def.has_side_effect() && is_used(*op);
       for (std::size_t k = is_assign ? 1 : 0; k < op->num_inputs(); ++k) {
         const Value* input = op->input(k);
         if (input == nullptr) continue;
-        int producer = input->producer() == nullptr ? -1 : index_.at(input->producer());
-        if (producer >= 0 && !nodes_[producer].is_source) add_edge(producer, i);
+        int producer = producer_of(input);
+        if (producer >= 0 && nodes_[producer].is_source) producer = stored_for(producer);
+        if (producer >= 0 && !nodes_[i].is_source) add_edge(producer, i);
         ++remaining_uses_[root(input)];
       }
       for (const Value* output : op->outputs()) {
         if (def.is_alias()) root_[output->id()] = root(op->input(0));
-        if (output->is_output()) ++remaining_uses_[root(output)];  // never freed
+        if (output->is_output() || is_used_elsewhere(*output)) ++remaining_uses_[root(output)];  // never freed
       }
       if (!def.has_side_effect() || is_assign) continue;
       if (last_effect >= 0) add_edge(last_effect, i);
@@ -80,9 +93,23 @@ class Scheduler {
     }
   }
 
-  static bool is_used(const Op& op) {
+  bool is_here(const Op* op) const { return index_.count(op) != 0; }
+
+  bool is_used(const Op& op) const {
     auto outputs = op.outputs();
-    return std::any_of(outputs.begin(), outputs.end(), [](const Value* output) { return !output->users().empty(); });
+    return std::any_of(outputs.begin(), outputs.end(), [&](const Value* output) {
+      return std::any_of(output->users().begin(), output->users().end(), [&](const Op* user) { return is_here(user); });
+    });
+  }
+
+  bool is_used_elsewhere(const Value& value) const {
+    return !std::all_of(value.users().begin(), value.users().end(), [&](const Op* user) { return is_here(user); });
+  }
+
+  // The store that a load of this group reads from, if it is in the group.
+  int stored_for(int source) const {
+    const Op& op = *nodes_[source].op;
+    return op.num_inputs() == 0 ? -1 : producer_of(op.input(0));
   }
 
   // The value whose buffer this one shares.
@@ -106,6 +133,7 @@ class Scheduler {
         } else {
           add_edge(i, found->second);
         }
+        if (op->is("load")) continue;  // the variable is off the device: nothing can be written straight into it
         const Op* producer = nodes_[found->second].op->input(1)->producer();
         if (producer != nullptr && producer != op && index_.count(producer) != 0) add_soft_edge(i, index_.at(producer));
       }
@@ -121,15 +149,19 @@ class Scheduler {
   std::int64_t growth(int i) const {
     const Op& op = *nodes_[i].op;
     std::int64_t bytes = 0;
-    if (!op.def().is_alias()) {
+    if (!op.def().is_alias() && !is_transfer(op)) {  // a transfer writes into memory outside the task
       for (const Value* output : op.outputs()) bytes += is_assigned(output) ? 0 : size(output);
     }
     for (std::size_t k = 0; k < op.num_inputs(); ++k) {
       const Value* input = op.input(k);
-      if (input == nullptr || input->variable() != nullptr) continue;
+      if (input == nullptr || input->variable() != nullptr || is_from_elsewhere(input)) continue;
       if (remaining_uses_[root(input)] == count(op, input)) bytes -= size(input);
     }
     return bytes;
+  }
+
+  bool is_from_elsewhere(const Value* value) const {
+    return value->producer() != nullptr && !is_here(value->producer());
   }
 
   static std::int64_t size(const Value* value) { return static_cast<std::int64_t>(value->type().bytes()); }
@@ -163,9 +195,8 @@ class Scheduler {
   void take(int i) {
     Node& node = nodes_[i];
     for (const Value* input : node.op->inputs()) {
-      if (input == nullptr || input->producer() == nullptr) continue;
-      int producer = index_.at(input->producer());
-      if (nodes_[producer].is_source && !nodes_[producer].is_done) finish(producer);
+      int producer = input == nullptr ? -1 : producer_of(input);
+      if (producer >= 0 && nodes_[producer].is_source && !nodes_[producer].is_done) finish(producer);
     }
     finish(i);
   }
@@ -200,22 +231,36 @@ class Scheduler {
 }  // namespace
 
 void schedule(Graph& graph, const PassContext&) {
-  for (Section section : {Section::kStep, Section::kUpdate}) {
-    for (Op* op : Scheduler(graph, section).run()) graph.move_before(op, nullptr);
+  std::map<std::pair<Section, std::int64_t>, std::vector<Op*>> groups;  // in the order in which they run
+  for (const auto& op : graph.ops()) groups[{op->section, group_of(*op)}].push_back(op.get());
+  for (const auto& [key, ops] : groups) {
+    for (Op* op : Scheduler(graph, ops).run()) graph.move_before(op, nullptr);
   }
 }
 
+const Condition kGroupedByTask{"grouped_by_task", [](const Graph& graph) -> std::string {
+                                 const Op* last = nullptr;
+                                 for (const auto& op : graph.ops()) {
+                                   if (last != nullptr && op->task < last->task) {
+                                     return fmt::format("{} of task {} comes after {} of task {}", op->name(), op->task,
+                                                        last->name(), last->task);
+                                   }
+                                   last = op.get();
+                                 }
+                                 return "";
+                               }};
+
 const Condition kAssignedAfterReads{
     "assigned_after_reads", [](const Graph& graph) -> std::string {
-      std::set<std::pair<Section, const Value*>> written;
+      std::set<std::pair<std::int64_t, const Value*>> written;
       for (const auto& op : graph.ops()) {
         // An assign that reads another variable is exempt: two variables may swap, and the memory plan saves one.
         if (op->is("assign")) {
-          written.emplace(op->section, op->input(0));
+          written.emplace(group_of(*op), op->input(0));
           continue;
         }
         for (const Value* input : op->inputs()) {
-          if (input != nullptr && input->variable() != nullptr && written.count({op->section, input}) != 0) {
+          if (input != nullptr && input->variable() != nullptr && written.count({group_of(*op), input}) != 0) {
             return fmt::format("{} reads variable \"{}\" after it was assigned", op->name(), input->variable()->name);
           }
         }

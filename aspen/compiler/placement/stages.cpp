@@ -1,9 +1,11 @@
 #include "aspen/compiler/placement/stages.h"
 
+#include <algorithm>
 #include <set>
 
 #include "aspen/base/error.h"
 #include "aspen/compiler/evaluate.h"
+#include "aspen/compiler/ir/op_def.h"
 
 namespace aspen {
 namespace {
@@ -15,35 +17,58 @@ std::string place_of(const Op& op) {
 
 }  // namespace
 
+bool is_remade(const Op& op) {
+  const Op* origin = &op;
+  while (origin->def().is_alias()) {
+    origin = origin->input(0)->producer();
+    if (origin == nullptr) return true;
+  }
+  const OpDef& def = origin->def();
+  return origin->num_inputs() == 0 && origin->num_outputs() > 0 && !def.is_random() && !def.has_side_effect();
+}
+
 std::vector<std::int64_t> devices_in_use(const Graph& graph) {
   std::set<std::int64_t> devices;
   for (const auto& op : graph.ops()) {
-    if (op->section == Section::kStep) devices.insert(op->placement.device);
+    if (op->section == Section::kStep && !is_remade(*op)) devices.insert(op->placement.device);
   }
   return {devices.begin(), devices.end()};
 }
 
-Stages::Stages(const Graph& graph) {
-  std::map<std::int64_t, const Op*> placed;  // placed stage -> its first op
+Stages::Stages(const Graph& graph, Execution execution) : is_phased_(execution == Execution::kPhased) {
+  std::map<Key, const Op*> placed;  // placed stage -> its first op
   for (const auto& op : graph.ops()) {
-    if (op->section != Section::kStep) continue;
-    const Op& first = *placed.emplace(op->placement.stage, op.get()).first->second;
+    if (op->section != Section::kStep || is_remade(*op)) continue;
+    const Op& first = *placed.emplace(key_of(op->placement), op.get()).first->second;
     if (first.placement.device == op->placement.device) continue;
     throw UserError(
-        "pipeline stage {} has ops on two devices: {} and {}. A stage runs on one device; give the blocks on the "
-        "second device a stage of their own.",
-        op->placement.stage, place_of(first), place_of(*op));
+        "{} has ops on two devices: {} and {}. A stage runs on one device; give the blocks on the second device a "
+        "stage of their own.",
+        is_phased_ ? fmt::format("stage {} of phase {}", op->placement.stage, op->placement.phase)
+                   : fmt::format("pipeline stage {}", op->placement.stage),
+        place_of(first), place_of(*op));
   }
-  for (const auto& [stage, op] : placed) {
-    if (devices_.empty() || devices_.back() != op->placement.device) devices_.push_back(op->placement.device);
-    index_of_.emplace(stage, devices_.size() - 1);
+  for (const auto& [key, op] : placed) {
+    bool continues = !placements_.empty() && placements_.back().device == op->placement.device &&
+                     key_of(placements_.back()).first == key.first;
+    if (!continues) placements_.push_back(op->placement);
+    index_of_.emplace(key, placements_.size() - 1);
   }
+  if (placements_.empty()) placements_.emplace_back();  // nothing but sources
+}
+
+std::string Stages::name(std::size_t stage) const {
+  const Placement& place = placements_[stage];
+  if (!is_phased_) return fmt::format("stage {}", place.stage);
+  auto is_same_phase = [&](const Placement& other) { return other.phase == place.phase; };
+  bool is_alone = std::count_if(placements_.begin(), placements_.end(), is_same_phase) == 1;
+  return is_alone ? fmt::format("phase {}", place.phase)
+                  : fmt::format("stage {} of phase {}", place.stage, place.phase);
 }
 
 std::size_t Stages::index_of(const Placement& placement) const {
-  auto found = index_of_.find(placement.stage);
-  if (found == index_of_.end()) throw InternalError("no op of the step is placed on stage {}", placement.stage);
-  return found->second;
+  auto next = index_of_.upper_bound(key_of(placement));
+  return next == index_of_.begin() ? 0 : std::prev(next)->second;
 }
 
 }  // namespace aspen

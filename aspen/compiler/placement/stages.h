@@ -1,14 +1,21 @@
-// The stages of a pipeline as they will run, found from where the ops were placed. Asked by the passes that must know
+// The stages of a run over several devices, found from where the ops were placed. Asked by the passes that must know
 // which values a stage receives and which it computes (recompute, partition).
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "aspen/compiler/compile.h"
 #include "aspen/compiler/ir/graph.h"
 
 namespace aspen {
+
+// Whether the op is made anew in every task that uses it rather than moved there: a source that is not random, or an
+// alias of a source, a graph input or a variable. Such an op has no place of its own.
+bool is_remade(const Op& op);
 
 // Devices that ops of the step are placed on, ascending.
 std::vector<std::int64_t> devices_in_use(const Graph& graph);
@@ -18,19 +25,30 @@ std::vector<std::int64_t> devices_in_use(const Graph& graph);
 //   placed stage    0  1  2  5         (numbers may be missing)
 //   device          0  0  1  0
 //   stage           0  0  1  2
+//
+// In phased execution the stages of phase 0 come first, then those of phase 1 and so on; stages of two phases stay
+// apart.
 class Stages {
  public:
   // UserError when one placed stage has ops on two devices.
-  explicit Stages(const Graph& graph);
+  explicit Stages(const Graph& graph, Execution execution = Execution::kPipelined);
 
-  std::size_t size() const { return devices_.size(); }
-  std::int64_t device(std::size_t stage) const { return devices_[stage]; }
-  // The stage of anything placed like an op of the graph's step.
+  std::size_t size() const { return placements_.size(); }
+  std::int64_t device(std::size_t stage) const { return placements_[stage].device; }
+  // The place of the first op, for messages and names.
+  const Placement& placement(std::size_t stage) const { return placements_[stage]; }
+  // "stage 2" or "phase 1"; a phase of several stages says which.
+  std::string name(std::size_t stage) const;
+  // The stage of an op: the one it was placed on, or for ops without a place of their own the last one before.
   std::size_t index_of(const Placement& placement) const;
 
  private:
-  std::vector<std::int64_t> devices_;             // by stage
-  std::map<std::int64_t, std::size_t> index_of_;  // placed stage -> stage
+  using Key = std::pair<std::int64_t, std::int64_t>;  // phase (0 unless phased), placed stage
+  Key key_of(const Placement& placement) const { return {is_phased_ ? placement.phase : 0, placement.stage}; }
+
+  bool is_phased_;
+  std::vector<Placement> placements_;    // by stage
+  std::map<Key, std::size_t> index_of_;  // placed stage -> stage
 };
 
 }  // namespace aspen
