@@ -5,6 +5,7 @@
 #include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/memory/plan.h"
+#include "aspen/compiler/task_waits.h"
 #include "aspen/runtime/copy_kernel.h"
 
 namespace aspen {
@@ -40,11 +41,18 @@ class ProgramBuilder {
     for (const auto& [op, buffer] : plan.constants) {
       program->constants.push_back({.buffer = buffer, .bytes = std::move(evaluate(*op, {}, backend_)[0])});
     }
-    program->step = instructions(plan.step);
-    program->update = instructions(plan.update);
-    program->variable_bytes = plan.variable_bytes;
-    program->constant_bytes = plan.constant_bytes;
-    program->scratch_bytes = plan.scratch_bytes;
+    program->devices = std::move(plan.devices);
+    for (std::size_t i = 0; i < plan.lanes.size(); ++i) {
+      program->lanes.push_back({.device = static_cast<std::size_t>(graph_.lanes[i].device),
+                                .depth = graph_.lanes[i].depth,
+                                .slot_bytes = plan.lanes[i].slot_bytes,
+                                .host_slot_bytes = plan.lanes[i].host_slot_bytes});
+    }
+    std::vector<std::vector<Wait>> waits = find_waits(graph_);
+    for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
+      bool is_step = graph_.tasks[i].section == Section::kStep;
+      (is_step ? program->step : program->update).push_back(task(graph_.tasks[i], plan.tasks[i], waits[i]));
+    }
     return program;
   }
 
@@ -60,33 +68,50 @@ class ProgramBuilder {
   }
 
   void describe_interface(const MemoryPlan& plan, Program& program) const {
-    for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
-      const Value& input = *graph_.inputs()[i];
-      program.inputs.push_back({.name = input.name(), .type = input.type(), .buffer = plan.inputs[i]});
-    }
-    for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
-      const Graph::Output& output = graph_.outputs()[i];
-      program.outputs.push_back({.name = output.name, .type = output.value->type(), .buffer = plan.outputs[i]});
+    for (const auto& input : graph_.inputs()) program.inputs.push_back({.name = input->name(), .type = input->type()});
+    for (const Graph::Output& output : graph_.outputs()) {
+      program.outputs.push_back({.name = output.name, .type = output.value->type()});
     }
     for (std::size_t i = 0; i < plan.variables.size(); ++i) {
       const Variable& variable = *graph_.variables()[i];
+      TensorType type = variable.value->type();
+      if (variable.sharded) type.shape = {variable.numel};
       program.variables.push_back({.name = variable.name,
-                                   .type = variable.value->type(),
-                                   .buffer = plan.variables[i],
+                                   .type = std::move(type),
+                                   .places = plan.variables[i],
                                    .initial = variable.initial,
-                                   .accumulator = variable.kind == VariableKind::kAccumulator});
+                                   .accumulator = variable.kind == VariableKind::kAccumulator,
+                                   .reduced = variable.reduced,
+                                   .sharded = variable.sharded,
+                                   .gathered = variable.gathered,
+                                   .grouping = variable.grouping});
     }
   }
 
-  std::vector<Instruction> instructions(SectionPlan& section) {
+  Task task(const GraphTask& task, TaskPlan& plan, std::vector<Wait>& waits) {
+    return {.name = task.name,
+            .device = static_cast<std::size_t>(task.device),
+            .lane = static_cast<std::size_t>(task.lane),
+            .stage = task.stage,
+            .cost = task.cost,
+            .inputs = std::move(plan.inputs),
+            .instructions = instructions(plan),
+            .outputs = std::move(plan.outputs),
+            .waits = std::move(waits)};
+  }
+
+  std::vector<Instruction> instructions(TaskPlan& task) {
     std::vector<Instruction> result;
-    for (PlannedCall& call : section.calls) {
+    for (PlannedCall& call : task.calls) {
       result.push_back({.op = call.op->name(),
                         .location = describe(call.op->location),
                         .kernel = call.is_copy ? make_copy_kernel(call.outputs[0].bytes) : std::move(kernels_[call.op]),
                         .inputs = std::move(call.inputs),
                         .outputs = std::move(call.outputs),
                         .workspace = call.workspace});
+      Instruction& made = result.back();
+      if (call.is_copy) continue;
+      for (const Value* output : call.op->outputs()) made.output_types.push_back(output->type());
     }
     return result;
   }

@@ -13,7 +13,11 @@ std::unique_ptr<Program> compile(Graph& graph, const CompileOptions& options, co
   auto passes = options.training ? training_pipeline() : inference_pipeline();
   run_passes(graph, passes, {.options = options, .backend = &backend});
   auto program = build_program(graph, backend);
+  program->training = options.training;
   program->gradient_accumulation = options.gradient_accumulation;
+  program->replicas = options.replicas;
+  program->input_grouping = options.input_grouping;
+  program->checks_floats = options.checks_floats;
   if (options.progress) options.progress(1);
   return program;
 }

@@ -6,11 +6,8 @@
 #include "aspen/runtime/program.h"
 
 namespace aspen {
-namespace {
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment; }
-
-}  // namespace
 
 std::size_t assign_offsets(std::vector<Lifetime>& buffers) {
   std::vector<std::size_t> by_size(buffers.size());

@@ -1,5 +1,5 @@
 // Gives each buffer a fixed place in one arena so that buffers alive at the same time never overlap.
-// Called by the memory plan, once per section of a program.
+// Called by the memory plan, once per task of a program and once per lane.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,8 @@ struct Lifetime {
   std::int64_t first = 0, last = 0;
   std::size_t offset = 0;  // result; a multiple of kBufferAlignment
 };
+
+std::size_t aligned(std::size_t bytes);  // rounded up to kBufferAlignment
 
 // Returns the size of the arena. Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural
 // Net Inference", 2020): the largest buffer first, each at the lowest offset free during its whole life. Within a

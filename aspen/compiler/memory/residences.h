@@ -1,0 +1,60 @@
+// Residences: places of everything that outlives a task or belongs to none: variables, constants, values in the slots
+// of lanes. What it does not know lives in the scratch memory of the one task that makes and uses it. Made by
+// plan_memory.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "aspen/compiler/memory/plan.h"
+
+namespace aspen {
+
+using OpDemands = std::unordered_map<const Op*, OpDemand>;
+
+class Residences {
+ public:
+  Residences(const Graph& graph, const OpDemands& demands, MemoryPlan& plan);
+
+  // The value whose bytes this one shows: itself unless an alias op made it.
+  const Value* root(const Value* value) const { return roots_[value->id()]; }
+  // Place of a root as a task sees it; nothing: the task's own scratch memory.
+  std::optional<BufferRef> find(const Value* root, std::int64_t task) const;
+  // Inputs of the graph that reach their lane with this task.
+  const std::vector<std::size_t>& inputs_of(std::int64_t task) const { return inputs_of_[task]; }
+  // Outputs of the graph that leave at the end of this task.
+  const std::vector<std::size_t>& outputs_of(std::int64_t task) const { return outputs_of_[task]; }
+
+ private:
+  void find_roots();
+  void find_consumers();
+  std::int64_t task_of_output(const Value* value) const;
+  void place_variables();
+  void place_constants(const OpDemands& demands);
+  void place_values(const OpDemands& demands);
+  void place_inputs();
+  void keep_in_lane(const Value* value, std::int64_t lane, Arena arena, std::int64_t first, std::int64_t last);
+  void assign_slots();
+  std::int64_t lane_of(std::int64_t task) const { return graph_.tasks[task].lane; }
+  std::int64_t device_of(std::int64_t task) const { return graph_.tasks[task].device; }
+
+  const Graph& graph_;
+  MemoryPlan& plan_;
+  std::vector<const Value*> roots_;                               // by value id
+  std::vector<std::vector<std::int64_t>> consumers_;              // tasks that use a root, ascending, by value id
+  std::vector<std::vector<std::size_t>> inputs_of_, outputs_of_;  // by task
+  std::vector<std::optional<BufferRef>> places_;                  // by value id; of all but variables and inputs
+  std::map<std::pair<std::int64_t, std::int64_t>, BufferRef> inputs_in_lanes_;  // by value id and lane
+  std::unordered_map<const Variable*, std::size_t> variable_index_;
+  struct Kept {
+    const Value* value;
+    std::int64_t lane;
+    Arena arena;
+    std::int64_t first, last;
+  };
+  std::vector<Kept> kept_;
+};
+
+}  // namespace aspen

@@ -1,0 +1,77 @@
+#include "aspen/compiler/task_waits.h"
+
+#include <algorithm>
+#include <map>
+
+#include "aspen/ops/transfer/transfer.h"
+
+namespace aspen {
+namespace {
+
+class WaitFinder {
+ public:
+  explicit WaitFinder(const Graph& graph) : graph_(graph), lags_(graph.tasks.size()), tasks_of_(graph.lanes.size()) {
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+      tasks_of_[graph.tasks[i].lane].push_back(static_cast<std::int64_t>(i));
+    }
+  }
+
+  std::vector<std::vector<Wait>> run() {
+    for (const auto& tasks : tasks_of_) {
+      for (std::int64_t task : tasks) enter(task, graph_.tasks[task].lane);
+    }
+    for (const auto& op : graph_.ops()) {
+      for (const Value* input : op->inputs()) {
+        if (input != nullptr && input->producer() != nullptr) add(op->task, input->producer()->task, 0);
+      }
+      if (op->is("send")) enter(op->task, op->attrs<SendAttrs>().lane);
+      if (op->is("store")) enter(op->task, op->attrs<StoreAttrs>().lane);
+    }
+    return numbered();
+  }
+
+ private:
+  // A task that writes into a lane comes after the lane's earlier tasks; the first one to do so, after the micro-batch
+  // that had the slot before.
+  void enter(std::int64_t task, std::int64_t lane) {
+    const auto& tasks = tasks_of_[lane];
+    auto next = std::lower_bound(tasks.begin(), tasks.end(), task);
+    if (next != tasks.begin()) {
+      add(task, *(next - 1), 0);
+    } else if (!tasks.empty()) {
+      add(task, tasks.back(), graph_.lanes[lane].depth);
+    }
+  }
+
+  // The shortest lag between two tasks says all.
+  void add(std::int64_t task, std::int64_t before, std::int64_t lag) {
+    if (task == before) return;  // a task takes micro-batches in turn anyway
+    if (graph_.tasks[task].section != graph_.tasks[before].section) return;
+    auto [found, is_new] = lags_[task].emplace(before, lag);
+    if (!is_new) found->second = std::min(found->second, lag);
+  }
+
+  std::vector<std::vector<Wait>> numbered() const {
+    auto is_step = [](const GraphTask& task) { return task.section == Section::kStep; };
+    auto num_step = std::count_if(graph_.tasks.begin(), graph_.tasks.end(), is_step);
+    std::vector<std::vector<Wait>> result;
+    for (const auto& lags : lags_) {
+      auto& waits = result.emplace_back();
+      for (auto [task, lag] : lags) {
+        bool in_step = is_step(graph_.tasks[task]);
+        waits.push_back({.task = static_cast<std::size_t>(in_step ? task : task - num_step), .lag = lag});
+      }
+    }
+    return result;
+  }
+
+  const Graph& graph_;
+  std::vector<std::map<std::int64_t, std::int64_t>> lags_;  // by task: the tasks it waits for, with their lags
+  std::vector<std::vector<std::int64_t>> tasks_of_;         // by lane, ascending
+};
+
+}  // namespace
+
+std::vector<std::vector<Wait>> find_waits(const Graph& graph) { return WaitFinder(graph).run(); }
+
+}  // namespace aspen
