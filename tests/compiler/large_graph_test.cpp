@@ -80,15 +80,15 @@ TEST(LargeGraph, CompilesFastIntoLittleMemory) {
   auto program = compile(net.graph, options, reference());
   double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   RecordProperty("milliseconds", static_cast<int>(1000 * seconds));
-  RecordProperty("instructions", static_cast<int>(program->step.size()));
+  RecordProperty("instructions", static_cast<int>(program->step[0].instructions.size()));
   EXPECT_GT(net.graph.ops().size(), 1000u);
   EXPECT_LT(seconds, 1.0);  // of processor time; about a tenth of it in a release build
 
   // Forward keeps four activations a layer (input of relu, of the affine map and of the convolution, and the
   // normalised value); backward adds a few at a time. Without reuse there would be about ten.
   std::size_t activation = kBatch * kChannels * kSize * kSize * sizeof(float);
-  EXPECT_LT(program->scratch_bytes, 5 * activation * (kDepth + 1));
-  for (const auto& instruction : program->step) EXPECT_NE(instruction.op, "assign");
+  EXPECT_LT(program->devices[0].scratch_bytes, 5 * activation * (kDepth + 1));
+  for (const auto& instruction : program->step[0].instructions) EXPECT_NE(instruction.op, "assign");
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/memory/offsets.h"
 #include "aspen/compiler/memory/plan.h"
-#include "aspen/compiler/passes/schedule.h"
+#include "aspen/compiler/placement/partition.h"
 #include "aspen/ops/build.h"
 #include "aspen/ops/shape/shape.h"
 #include "harness.h"
@@ -158,15 +158,21 @@ TEST(MemoryPlan, RandomGraphsGiveTheSameBitsAsWithoutSharing) {
   }
 }
 
+MemoryPlan plan_one_task(Graph& graph, OpDemand demand = {}) {
+  CompileOptions options;
+  partition(graph, {.options = options});
+  return plan_memory(graph, [demand](const Op&) { return demand; });
+}
+
 TEST(MemoryPlan, BuffersAliveTogetherDoNotOverlap) {
   std::mt19937 random(5);
   for (int round = 0; round < 50; ++round) {
     auto graph = random_graph(random);
-    MemoryPlan plan = plan_memory(*graph, [](const Op&) { return OpDemand{.workspace_bytes = 100}; });
-    const auto& buffers = plan.step.buffers;
+    MemoryPlan plan = plan_one_task(*graph, {.workspace_bytes = 100});
+    const auto& buffers = plan.tasks[0].buffers;
     ASSERT_FALSE(buffers.empty());
     for (std::size_t i = 0; i < buffers.size(); ++i) {
-      EXPECT_LE(buffers[i].place.offset + buffers[i].place.bytes, plan.scratch_bytes);
+      EXPECT_LE(buffers[i].place.offset + buffers[i].place.bytes, plan.devices[0].scratch_bytes);
       for (std::size_t k = 0; k < i; ++k) {
         if (buffers[i].first > buffers[k].last || buffers[k].first > buffers[i].last) continue;
         EXPECT_FALSE(
@@ -184,8 +190,8 @@ TEST(MemoryPlan, AChainOfElementwiseOpsWorksInPlace) {
     %3: f32[32, 32] = neg(%2)
     return y: %3
   })");
-  MemoryPlan plan = plan_memory(*graph, [](const Op&) { return OpDemand{}; });
-  EXPECT_EQ(plan.scratch_bytes, 4096u);
+  MemoryPlan plan = plan_one_task(*graph);
+  EXPECT_EQ(plan.devices[0].scratch_bytes, 4096u);
 }
 
 TEST(MemoryPlan, AnOperandReadTwiceIsNotOverwritten) {
@@ -194,8 +200,8 @@ TEST(MemoryPlan, AnOperandReadTwiceIsNotOverwritten) {
     %1: f32[16] = mul(%0, %0)
     return y: %1
   })");
-  MemoryPlan plan = plan_memory(*graph, [](const Op&) { return OpDemand{}; });
-  const PlannedCall& mul = plan.step.calls[1];
+  MemoryPlan plan = plan_one_task(*graph);
+  const PlannedCall& mul = plan.tasks[0].calls[1];
   EXPECT_NE(mul.inputs[0].offset, mul.outputs[0].offset);
 }
 
