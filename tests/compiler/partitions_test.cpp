@@ -1,0 +1,197 @@
+// Random networks cut at random over random devices train to the very bits of one device, in every way of executing
+// them.
+#include <array>
+#include <map>
+#include <random>
+
+#include "aspen/compiler/ir/builder.h"
+#include "aspen/ops/build.h"
+#include "harness.h"
+
+namespace aspen::testing {
+namespace {
+
+constexpr std::int64_t kBatch = 2, kWidth = 6;
+
+// A way to run a network: where each layer goes, and the options.
+struct Way {
+  std::vector<Placement> layers;
+  CompileOptions options;
+};
+
+// A network of `num_layers` layers with connections from any earlier layer, a buffer that the forward pass updates, and
+// noise. The same seed makes the same network, wherever its layers are placed.
+class RandomNetwork {
+ public:
+  RandomNetwork(std::uint32_t seed, const std::vector<Placement>& layers) : random_(seed), b_(graph_) {
+    b_.placement = layers.front();
+    values_.push_back(graph_.add_input("x", {DType::kF32, {kBatch, kWidth}}));
+    Value* target = graph_.add_input("target", {DType::kF32, {kBatch, kWidth}});
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      b_.placement = layers[i];
+      values_.push_back(layer(i));
+    }
+    Value* error = build::sub(b_, values_.back(), target);
+    Value* loss = b_.make("loss", {build::reduce(b_, "mean", build::mul(b_, error, error), {0, 1})});
+    graph_.add_output("loss", loss);
+    graph_.add_output("inner", values_[values_.size() / 2]);
+  }
+
+  Graph& graph() { return graph_; }
+  const std::vector<std::string>& parameters() const { return parameters_; }
+
+ private:
+  Value* earlier() { return values_[random_() % values_.size()]; }
+
+  Value* parameter(const std::string& name, Shape shape) {
+    parameters_.push_back(name);
+    return graph_.add_variable(name, VariableKind::kParameter, {DType::kF32, std::move(shape)}, true)->value.get();
+  }
+
+  Value* layer(std::size_t index) {
+    Value* x = values_.back();
+    switch (random_() % 5) {
+      case 0: x = build::add(b_, x, earlier()); break;
+      case 1: x = build::mul(b_, build::unary(b_, "tanh", x), earlier()); break;
+      case 2: x = build::add(b_, x, parameter(fmt::format("bias{}", index), {kWidth})); break;
+      case 3: x = with_statistics(x, index); break;
+      default: break;
+    }
+    Value* weight = parameter(fmt::format("weight{}", index), {kWidth, kWidth});
+    return build::unary(b_, "tanh", build::dot(b_, x, weight));
+  }
+
+  // Subtracts a running mean, which the layer then updates.
+  Value* with_statistics(Value* x, std::size_t index) {
+    TensorType type{DType::kF32, {kWidth}};
+    Value* mean = graph_.add_variable(fmt::format("mean{}", index), VariableKind::kBuffer, type)->value.get();
+    Value* of_batch = build::reduce(b_, "mean", x, {0});
+    b_.no_grad = true;
+    b_.emit("assign", {mean, build::add(b_, build::binary(b_, "mul", mean, 0.9), of_batch)});
+    b_.no_grad = false;
+    return build::sub(b_, x, mean);
+  }
+
+  std::mt19937 random_;
+  Graph graph_;
+  Builder b_;
+  std::vector<Value*> values_;
+  std::vector<std::string> parameters_;
+};
+
+// Everything a training leaves behind.
+struct Outcome {
+  std::vector<std::vector<float>> outputs;
+  std::map<std::string, std::vector<float>> variables;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome train(std::uint32_t seed, const Way& way) {
+  constexpr std::int64_t kIterations = 2;
+  RandomNetwork network(seed, way.layers);
+  CompileOptions options = way.options;
+  options.training = true;
+  options.device_iterations = kIterations;
+  options.optimizer.kind = "adam";
+  options.optimizer.groups.push_back({.parameters = network.parameters()});
+  std::shared_ptr<Program> program = compile(network.graph(), options, reference());
+  Executor executor(program);
+
+  std::mt19937 random(seed + 1);
+  auto draw = [&](std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) value = static_cast<float>(random() % 2000) / 1000.0f - 1;
+    return values;
+  };
+  for (const std::string& name : network.parameters()) {
+    std::vector<float> values = draw(network.graph().find_variable(name)->value->type().numel());
+    executor.write_variable(name, std::as_bytes(std::span(values)));
+  }
+  std::vector<float> settings(kNumSettings, 0.0f);
+  settings[kLearningRate] = 0.05f;
+  settings[kBeta1] = 0.9f;
+  settings[kBeta2] = 0.99f;
+  settings[kEpsilon] = 1e-6f;
+  settings[kLossScaling] = 1;
+  executor.write_variable("settings___0", std::as_bytes(std::span(settings)));
+
+  std::int64_t num_batches = kIterations * options.gradient_accumulation;
+  std::vector<float> x = draw(num_batches * kBatch * kWidth), target = draw(num_batches * kBatch * kWidth);
+  Outcome outcome;
+  outcome.outputs.emplace_back(num_batches);
+  outcome.outputs.emplace_back(num_batches * kBatch * kWidth);
+  RunRequest request{.device_iterations = kIterations, .gradient_accumulation = options.gradient_accumulation};
+  request.inputs = {x.data(), target.data()};
+  for (auto& output : outcome.outputs) request.outputs.push_back({.data = output.data()});
+  for (int call = 0; call < 2; ++call) executor.run(request);
+  for (const auto& variable : program->variables) {
+    if (variable.accumulator) continue;
+    auto& values = outcome.variables[variable.name];
+    values.resize(static_cast<std::size_t>(variable.type.numel()));
+    executor.read_variable(variable.name, std::as_writable_bytes(std::span(values)));
+  }
+  return outcome;
+}
+
+class Partitions : public ::testing::Test {
+ protected:
+  std::uint32_t pick(std::uint32_t bound) { return random_() % bound; }
+
+  // Cuts the layers into stages in order, each on a random device.
+  std::vector<Placement> cut(std::size_t num_layers, std::int64_t num_stages) {
+    std::vector<std::int64_t> devices;
+    for (std::int64_t stage = 0; stage < num_stages; ++stage) devices.push_back(pick(4));
+    std::vector<Placement> layers;
+    for (std::size_t i = 0; i < num_layers; ++i) {
+      auto stage = static_cast<std::int64_t>(i) * num_stages / static_cast<std::int64_t>(num_layers);
+      layers.push_back({.device = devices[stage], .stage = stage, .phase = stage});
+    }
+    return layers;
+  }
+
+  Way random_way(std::size_t num_layers, std::int64_t num_stages) {
+    Way way{.layers = cut(num_layers, num_stages)};
+    CompileOptions& options = way.options;
+    options.execution =
+        std::array{Execution::kPipelined, Execution::kPipelined, Execution::kSharded, Execution::kPhased}[pick(4)];
+    options.recompute = std::array{Recompute::kNothing, Recompute::kStages, Recompute::kAll}[pick(3)];
+    options.liveness = std::array{Liveness::kAlwaysLive, Liveness::kOffDeviceAfterForward,
+                                  Liveness::kOffDeviceAfterEachPhase}[pick(3)];
+    options.separate_backward_phase = pick(2) == 0;
+    for (TensorLocation* location : {&options.locations.weights, &options.locations.optimizer_state,
+                                     &options.locations.accumulators, &options.locations.activations}) {
+      location->off_device = pick(4) == 0;
+    }
+    if (options.execution == Execution::kPhased) {  // a phase is on one device here
+      for (Placement& layer : way.layers) layer.device = layer.phase % 2;
+    }
+    return way;
+  }
+
+  std::mt19937 random_{17};
+};
+
+TEST_F(Partitions, OfRandomNetworksGiveTheBitsOfOneDevice) {
+  for (std::uint32_t round = 0; round < 150; ++round) {
+    std::size_t num_layers = 2 + pick(8);
+    auto num_stages =
+        static_cast<std::int64_t>(1 + pick(static_cast<std::uint32_t>(std::min<std::size_t>(num_layers, 6))));
+    Way way = random_way(num_layers, num_stages);
+    way.options.gradient_accumulation = 2 * num_stages - 1 + pick(3);
+    Way alone{.layers = std::vector<Placement>(num_layers)};
+    alone.options.gradient_accumulation = way.options.gradient_accumulation;
+    ASSERT_EQ(train(round, way), train(round, alone)) << "round " << round;
+  }
+}
+
+TEST_F(Partitions, SixteenStagesOnSixteenDevices) {
+  Way way;
+  for (std::int64_t stage = 0; stage < 16; ++stage) way.layers.push_back({.device = stage, .stage = stage});
+  way.options.gradient_accumulation = 31;
+  Way alone{.layers = std::vector<Placement>(16)};
+  alone.options.gradient_accumulation = 31;
+  EXPECT_EQ(train(5, way), train(5, alone));
+}
+
+}  // namespace
+}  // namespace aspen::testing
