@@ -109,8 +109,8 @@ Outcome train(std::uint32_t seed, const Way& way) {
   }
   std::vector<float> settings(kNumSettings, 0.0f);
   settings[kLearningRate] = 0.05f;
-  settings[kBeta1] = 0.9f;
-  settings[kBeta2] = 0.99f;
+  settings[kMomentum] = 0.9f;
+  settings[kDampening] = 0.99f;
   settings[kEpsilon] = 1e-6f;
   settings[kLossScaling] = 1;
   executor.write_variable("settings___0", std::as_bytes(std::span(settings)));
