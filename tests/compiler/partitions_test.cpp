@@ -32,7 +32,7 @@ class RandomNetwork {
       values_.push_back(layer(i));
     }
     Value* error = build::sub(b_, values_.back(), target);
-    Value* loss = b_.make("loss", {build::reduce(b_, "reduce_mean", build::mul(b_, error, error), {0, 1})});
+    Value* loss = b_.make("loss", {build::reduce_sum(b_, build::mul(b_, error, error), {0, 1})});
     graph_.add_output("loss", loss);
     graph_.add_output("inner", values_[values_.size() / 2]);
   }
@@ -65,7 +65,7 @@ class RandomNetwork {
   Value* with_statistics(Value* x, std::size_t index) {
     TensorType type{DType::kF32, {kWidth}};
     Value* mean = graph_.add_variable(fmt::format("mean{}", index), VariableKind::kBuffer, type)->value.get();
-    Value* of_batch = build::reduce(b_, "reduce_mean", x, {0});
+    Value* of_batch = build::reduce_sum(b_, x, {0});
     b_.no_grad = true;
     b_.emit("assign", {mean, build::add(b_, build::binary(b_, "mul", mean, 0.9), of_batch)});
     b_.no_grad = false;
