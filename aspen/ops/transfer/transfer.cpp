@@ -14,9 +14,9 @@ void define_transfer(OpRegistry& ops, const std::string& name, const std::string
       .input("x", "any type")
       .output("y", "x")
       .infer(same_types(ElementKind::kAny))
-      .example({.inputs = {{DType::kF32, {3, 5}}}})
-      .example({.inputs = {{DType::kBool, {7}}}})
-      .example({.inputs = {{DType::kI32, {}}}});
+      .example({.inputs = {{DType::kF32, {3, 5}}}, .attrs = Attrs::of(A{})})
+      .example({.inputs = {{DType::kBool, {7}}}, .attrs = Attrs::of(A{})})
+      .example({.inputs = {{DType::kI32, {}}}, .attrs = Attrs::of(A{})});
 }
 
 }  // namespace
