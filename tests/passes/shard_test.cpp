@@ -11,6 +11,7 @@
 #include "aspen/compiler/passes/insert_optimizer.h"
 #include "aspen/compiler/passes/run_on_text.h"
 #include "tests/support/interpret.h"
+#include "train.h"
 
 namespace aspen::testing {
 namespace {
@@ -114,6 +115,16 @@ TEST_P(ShardedState, TakesAQuarterOfTheMemory) {
   }
   EXPECT_GT(num_states, 0u);
   EXPECT_TRUE(sharded.graph().find_variable("w")->gathered);
+}
+
+TEST(ShardedReplicas, TrainToTheBitsOfWholeOnes) {
+  for (const char* kind : {"adam", "rmsprop", "lamb"}) {
+    for (const char* replicas : {" replicas=2", " replicas=3 gradient_accumulation=2"}) {
+      std::string text = std::string("optimizer=") + kind + replicas;
+      // Of the two parameters only the larger is cut.
+      EXPECT_EQ(train(text + " sharded=optimizer_state min_shard_elements=16"), train(text)) << text;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, ShardedState,
