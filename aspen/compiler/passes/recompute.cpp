@@ -15,29 +15,24 @@ namespace {
 // Tells which ops share a stage, and which stages compute again.
 class Scope {
  public:
-  Scope(const Graph& graph, const CompileOptions& options) : execution_(options.execution) {
-    if (execution_ == Execution::kPipelined) stages_.emplace(graph);
-    includes_all_ = options.recompute == Recompute::kAll;
+  Scope(const Graph& graph, const CompileOptions& options)
+      : includes_all_(options.recompute == Recompute::kAll), is_pipelined_(options.execution == Execution::kPipelined) {
+    if (options.execution != Execution::kSharded) stages_.emplace(graph, options.execution);
   }
 
   // The last stage of a pipeline goes back as soon as it is through: keeping costs it nothing.
   bool includes(const Op& op) const {
-    return includes_all_ || (stages_ && stages_->index_of(op.placement) + 1 < stages_->size());
+    return includes_all_ || (is_pipelined_ && stages_->index_of(op.placement) + 1 < stages_->size());
   }
 
   bool share_stage(const Op& a, const Op& b) const {
-    switch (execution_) {
-      case Execution::kPipelined: return stages_->index_of(a.placement) == stages_->index_of(b.placement);
-      case Execution::kSharded: return a.placement.device == b.placement.device;
-      case Execution::kPhased: break;
-    }
-    return a.placement.device == b.placement.device && a.placement.phase == b.placement.phase;
+    if (!stages_) return a.placement.device == b.placement.device;
+    return stages_->index_of(a.placement) == stages_->index_of(b.placement);
   }
 
  private:
-  Execution execution_;
-  bool includes_all_ = false;
-  std::optional<Stages> stages_;
+  bool includes_all_, is_pipelined_;
+  std::optional<Stages> stages_;  // none in sharded execution, where devices alone count
 };
 
 class Recomputer {
