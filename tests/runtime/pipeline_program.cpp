@@ -59,8 +59,14 @@ class ChainBuilder {
   static BufferRef buffer(Arena arena, std::size_t owner, std::size_t number) {
     return {.arena = arena, .owner = owner, .offset = number * kSpace, .bytes = kBytes};
   }
-  BufferRef weight(std::size_t s) const { return buffer(Arena::kVariables, spec_.devices[s], 2 * s); }
-  BufferRef sum(std::size_t s) const { return buffer(Arena::kVariables, spec_.devices[s], 2 * s + 1); }
+  // Weights and sums lie without gaps on each device.
+  std::size_t position(std::size_t s) const {
+    auto before =
+        std::count(spec_.devices.begin(), spec_.devices.begin() + static_cast<std::ptrdiff_t>(s), spec_.devices[s]);
+    return static_cast<std::size_t>(before) * (spec_.training ? 2 : 1);
+  }
+  BufferRef weight(std::size_t s) const { return buffer(Arena::kVariables, spec_.devices[s], position(s)); }
+  BufferRef sum(std::size_t s) const { return buffer(Arena::kVariables, spec_.devices[s], position(s) + 1); }
   static BufferRef x(std::size_t s) { return buffer(Arena::kSlots, s, 0); }
   static BufferRef gradient(std::size_t s) { return buffer(Arena::kSlots, s, 1); }
 
@@ -77,8 +83,10 @@ class ChainBuilder {
   void add_stage(std::size_t s) {
     std::size_t device = spec_.devices[s];
     auto remaining = static_cast<std::int64_t>(num_stages_ - s);
-    program_->lanes.push_back(
-        {.device = device, .depth = spec_.training ? remaining + 1 : 2, .slot_bytes = 2 * kSpace});
+    bool receives_gradient = spec_.training && !is_last(s);
+    program_->lanes.push_back({.device = device,
+                               .depth = spec_.training ? remaining + 1 : 2,
+                               .slot_bytes = receives_gradient ? 2 * kSpace : kSpace});
     program_->variables.push_back({.name = "w" + std::to_string(s),
                                    .type = tensor_type(),
                                    .places = {weight(s)},
@@ -93,10 +101,10 @@ class ChainBuilder {
                                      .grouping = spec_.weight_grouping});
     }
     DevicePlan& plan = program_->devices[device];
-    plan.variable_bytes = std::max(plan.variable_bytes, (2 * s + 2) * kSpace);
+    plan.variable_bytes += spec_.training ? 2 * kSpace : kSpace;
+    if (!is_last(s)) return;
     plan.scratch_bytes = kSpace;
     plan.constant_bytes = kSpace;
-    if (!is_last(s)) return;
     V ones(kWidth, 1.0f);
     ProgramConstant one{.buffer = buffer(Arena::kConstants, device, 0), .bytes = std::vector<std::byte>(kBytes)};
     std::memcpy(one.bytes.data(), ones.data(), kBytes);
@@ -124,7 +132,10 @@ class ChainBuilder {
     }));
     if (is_last(s)) {
       result.outputs.push_back({.output = 0, .from = y});
-      if (spec_.training) add_backward(result, s, buffer(Arena::kConstants, spec_.devices[s], 0));
+      if (spec_.training) {
+        result.cost = 3;
+        add_backward(result, s, buffer(Arena::kConstants, spec_.devices[s], 0));
+      }
     } else {
       result.waits.push_back({.task = last_task(s + 1), .lag = program_->lanes[s + 1].depth});
     }

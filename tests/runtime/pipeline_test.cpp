@@ -1,9 +1,7 @@
 // Pipelines on several devices: the same bits as a plain loop, whatever the number of stages, and really in parallel.
 #include <gtest/gtest.h>
 
-#include <mutex>
 #include <numeric>
-#include <set>
 
 #include "pipeline_program.h"
 

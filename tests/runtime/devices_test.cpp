@@ -1,0 +1,288 @@
+// What several devices share and exchange apart from the values of a pipeline: copies of variables, updates that wait
+// for each other, slots, cpus, and a device that only moves inputs and outputs.
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "aspen/base/error.h"
+#include "aspen/runtime/cpu_share.h"
+#include "pipeline_program.h"
+
+namespace aspen::testing {
+namespace {
+
+BufferRef buffer(Arena arena, std::size_t owner, std::size_t number) {
+  return {.arena = arena, .owner = owner, .offset = number * kSpace, .bytes = kBytes};
+}
+
+void copy(const KernelArgs& args) { std::copy_n(input(args, 0), kWidth, output(args, 0)); }
+
+// y = w on device 1, where w is at home on device 0, which adds "rate" to it in every update; device 1 has copies.
+std::shared_ptr<Program> copied_program() {
+  auto program = std::make_shared<Program>();
+  program->training = true;
+  program->outputs = {{"y", tensor_type()}};
+  program->devices = {{.variable_bytes = 2 * kSpace}, {.variable_bytes = 2 * kSpace, .scratch_bytes = kSpace}};
+  program->lanes = {{.device = 0}, {.device = 1}};
+  BufferRef w = buffer(Arena::kVariables, 0, 0), rate = buffer(Arena::kVariables, 0, 1);
+  BufferRef copy_of_w = buffer(Arena::kVariables, 1, 0), copy_of_rate = buffer(Arena::kVariables, 1, 1);
+  program->variables.push_back({.name = "w", .type = tensor_type(), .places = {w, copy_of_w}, .initial = 2});
+  program->variables.push_back({.name = "rate", .type = tensor_type(), .places = {rate, copy_of_rate}, .initial = 1});
+  BufferRef y = buffer(Arena::kScratch, 1, 0);
+  Task task{.device = 1, .lane = 1, .outputs = {{.output = 0, .from = y}}};
+  task.instructions.push_back(instruction("copy", {copy_of_w}, {y}, copy));
+  program->step.push_back(std::move(task));
+  program->update.emplace_back().instructions.push_back(instruction("add", {w, rate}, {w}, [](const KernelArgs& args) {
+    for (std::int64_t i = 0; i < kWidth; ++i) output(args, 0)[i] += input(args, 1)[i];
+  }));
+  return program;
+}
+
+TEST(Devices, RefreshCopiesOfVariablesAfterEveryUpdate) {
+  Executor executor(copied_program());
+  V y(4 * kWidth);
+  write(executor, "rate", V(kWidth, 0.5f));  // reaches both places
+  write(executor, "w", V(kWidth, 3.0f));
+  executor.run({.device_iterations = 4, .outputs = {{.data = y.data()}}});
+  for (std::size_t m = 0; m < 4; ++m) EXPECT_EQ(y[m * kWidth], 3.0f + 0.5f * static_cast<float>(m));
+  EXPECT_EQ(read(executor, "w"), V(kWidth, 5.0f));
+}
+
+// Device 0 doubles a number that device 1 then adds to w: the second update task waits for the first, across devices.
+TEST(Devices, UpdateTasksWaitForEachOther) {
+  auto program = std::make_shared<Program>();
+  program->training = true;
+  program->devices = {{.variable_bytes = kSpace}, {.variable_bytes = kSpace}};
+  program->lanes = {{.device = 0}, {.device = 1}, {.device = 1, .slot_bytes = kSpace}};
+  BufferRef number = buffer(Arena::kVariables, 0, 0), w = buffer(Arena::kVariables, 1, 0);
+  BufferRef sent = buffer(Arena::kSlots, 2, 0);
+  program->variables.push_back({.name = "number", .type = tensor_type(), .places = {number}, .initial = 1});
+  program->variables.push_back({.name = "w", .type = tensor_type(), .places = {w}});
+  program->step = std::vector<Task>(2);
+  program->step[1] = {.device = 1, .lane = 1};
+  Task send{.device = 0, .lane = 2, .waits = {{.task = 1, .lag = 1}}};
+  send.instructions.push_back(instruction("double", {number}, {number, sent}, [](const KernelArgs& args) {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    for (std::int64_t i = 0; i < kWidth; ++i) output(args, 1)[i] = output(args, 0)[i] *= 2;
+  }));
+  Task receive{.device = 1, .lane = 2, .waits = {{.task = 0}}};
+  receive.instructions.push_back(instruction("add", {sent, w}, {w}, [](const KernelArgs& args) {
+    for (std::int64_t i = 0; i < kWidth; ++i) output(args, 0)[i] += input(args, 0)[i];
+  }));
+  program->update.push_back(std::move(send));
+  program->update.push_back(std::move(receive));
+  Executor executor(program);
+  for (int call = 0; call < 20; ++call) {
+    write(executor, "number", V(kWidth, 1.0f));
+    write(executor, "w", V(kWidth));
+    executor.run({.device_iterations = 5});
+    ASSERT_EQ(read(executor, "w"), V(kWidth, 2 + 4 + 8 + 16 + 32));
+  }
+}
+
+// Device 1 moves x in and y out, device 0 computes y = x * w and, in training, w += 1.
+std::shared_ptr<Program> overlapped_program(bool training) {
+  auto program = std::make_shared<Program>();
+  program->training = training;
+  program->inputs = {{"x", tensor_type()}};
+  program->outputs = {{"y", tensor_type()}};
+  program->devices = {{.variable_bytes = kSpace}, {}};
+  program->lanes = {{.device = 0, .depth = 3, .slot_bytes = 2 * kSpace}};
+  BufferRef x = buffer(Arena::kSlots, 0, 0), y = buffer(Arena::kSlots, 0, 1), w = buffer(Arena::kVariables, 0, 0);
+  program->variables.push_back({.name = "w", .type = tensor_type(), .places = {w}, .initial = 1});
+  program->step.push_back(
+      {.name = "load", .device = 1, .inputs = {{.input = 0, .to = x}}, .waits = {{.task = 2, .lag = 3}}});
+  Task compute{.name = "compute", .device = 0, .waits = {{.task = 0}}};
+  compute.instructions.push_back(instruction("multiply", {x, w}, {y}, [](const KernelArgs& args) {
+    for (std::int64_t i = 0; i < kWidth; ++i) output(args, 0)[i] = input(args, 0)[i] * input(args, 1)[i];
+  }));
+  program->step.push_back(std::move(compute));
+  program->step.push_back(
+      {.name = "store", .device = 1, .outputs = {{.output = 0, .from = y}}, .waits = {{.task = 1}}});
+  if (training) {
+    program->update.emplace_back().instructions.push_back(instruction("add", {w}, {w}, [](const KernelArgs& args) {
+      for (std::int64_t i = 0; i < kWidth; ++i) output(args, 0)[i] += 1;
+    }));
+  }
+  return program;
+}
+
+TEST(Devices, OneMayOnlyMoveInputsAndOutputs) {
+  for (bool training : {false, true}) {
+    Executor executor(overlapped_program(training));
+    V x = chain_inputs(10), y = run_all(executor, x, 10);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      float w = training ? 1 + static_cast<float>(i / kWidth) : 1;
+      ASSERT_EQ(y[i], x[i] * w) << "element " << i << (training ? " in training" : "");
+    }
+  }
+}
+
+TEST(Devices, UseEverySlotOfALaneInTurn) {
+  std::mutex mutex;
+  std::map<std::string, std::vector<const void*>> seen;
+  auto program = pipeline_program({.devices = {0, 1}, .accumulation = 12});
+  std::int64_t depth = program->lanes[0].depth;
+  for (Task& task : program->step) {
+    Instruction& first = task.instructions.front();
+    auto inner = std::shared_ptr<Kernel>(std::move(first.kernel));
+    std::string name = task.name;
+    first = instruction("spy", first.inputs, first.outputs, [&, inner, name](const KernelArgs& args) {
+      {
+        std::lock_guard lock(mutex);
+        seen[name].push_back(args.inputs[name.starts_with("backward") ? 1 : 0]);  // x, in the lane of the stage
+      }
+      inner->run(args);
+    });
+  }
+  Executor executor(program);
+  run_all(executor, chain_inputs(24), 2);
+  ASSERT_EQ(seen["forward of stage 0"].size(), 24u);
+  EXPECT_EQ(seen["forward of stage 0"], seen["backward of stage 0"]);  // finds what its forward left
+  std::set<const void*> distinct(seen["forward of stage 0"].begin(), seen["forward of stage 0"].end());
+  EXPECT_EQ(static_cast<std::int64_t>(distinct.size()), depth);
+  for (std::size_t m = 0; m + static_cast<std::size_t>(depth) < 24; ++m) {
+    EXPECT_EQ(seen["forward of stage 0"][m], seen["forward of stage 0"][m + static_cast<std::size_t>(depth)]);
+  }
+}
+
+TEST(Devices, WorkAtTheSameTime) {
+  // Stage 1 holds micro-batch 0 until stage 0 has begun micro-batch 1: a serial executor would never get there.
+  std::mutex mutex;
+  std::condition_variable begun;
+  bool has_begun = false, was_parallel = false;
+  PipelineSpec spec{.devices = {0, 1}, .training = false};
+  spec.hook = [&](const std::string& what, const StepContext& context) {
+    std::unique_lock lock(mutex);
+    if (what == "forward 0" && context.step == 1) {
+      has_begun = true;
+      begun.notify_all();
+    }
+    if (what == "forward 1" && context.step == 0) {
+      was_parallel = begun.wait_for(lock, std::chrono::seconds(20), [&] { return has_begun; });
+    }
+  };
+  Executor executor(pipeline_program(spec));
+  run_all(executor, chain_inputs(2), 2);
+  EXPECT_TRUE(was_parallel);
+}
+
+std::set<int> cpus_of_this_thread() {
+  cpu_set_t set;
+  std::set<int> cpus;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<std::size_t>(cpu), &set)) cpus.insert(cpu);
+  }
+  return cpus;
+}
+
+// Per stage the cpus its worker may run on and the size of its team.
+std::map<std::string, std::pair<std::set<int>, std::size_t>> threads_of(std::vector<std::size_t> devices) {
+  std::mutex mutex;
+  std::map<std::string, std::pair<std::set<int>, std::size_t>> seen;
+  PipelineSpec spec{.devices = std::move(devices), .training = false};
+  spec.hook = [&](const std::string& what, const StepContext& context) {
+    std::lock_guard lock(mutex);
+    seen[what] = {cpus_of_this_thread(), context.team != nullptr ? context.team->num_threads() : 1};
+  };
+  Executor executor(pipeline_program(spec));
+  run_all(executor, chain_inputs(2), 2);
+  return seen;
+}
+
+TEST(Devices, HaveCpusOfTheirOwnIfThereAreEnough) {
+  std::set<int> all = cpus_of_this_thread();
+  if (all.size() < 2) GTEST_SKIP() << "needs two cpus";
+  auto seen = threads_of({0, 1});
+  auto [cpus0, team0] = seen["forward 0"];
+  auto [cpus1, team1] = seen["forward 1"];
+  EXPECT_EQ(cpus0.size(), 1u);
+  EXPECT_EQ(cpus1.size(), 1u);
+  EXPECT_NE(cpus0, cpus1);
+  EXPECT_EQ(team0 + team1, all.size());
+}
+
+TEST(Devices, AreNotPinnedIfThereAreMoreThanCpus) {
+  std::set<int> all = cpus_of_this_thread();
+  std::vector<std::size_t> devices;
+  for (std::size_t d = 0; d <= all.size(); ++d) devices.push_back(d);
+  for (const auto& [what, threads] : threads_of(devices)) {
+    EXPECT_EQ(threads.first, all);
+    EXPECT_EQ(threads.second, 1u);
+  }
+}
+
+TEST(Devices, OneAloneHasAllCpusAndTheThreadOfTheCaller) {
+  std::set<int> all = cpus_of_this_thread();
+  auto seen = threads_of({0});
+  EXPECT_EQ(seen["forward 0"].second, all.size());
+  EXPECT_EQ(cpus_of_this_thread(), all);
+}
+
+TEST(Devices, TellHowTheySpentTheirTime) {
+  PipelineSpec spec{.devices = {0, 1}, .accumulation = 3, .replicas = 2};
+  spec.hook = [](const std::string&, const StepContext&) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  Executor executor(pipeline_program(spec));
+  run_all(executor, chain_inputs(12), 2);
+  std::vector<DeviceTime> times = executor.times();
+  ASSERT_EQ(times.size(), 4u);
+  for (const DeviceTime& time : times) {
+    double busy = 0;
+    for (const auto& task : time.tasks) {
+      bool is_update = task.task.starts_with("update");
+      EXPECT_EQ(task.runs, is_update ? 2 : 6) << task.task;
+      EXPECT_GE(task.seconds, 0.001 * static_cast<double>(task.runs));
+      busy += task.seconds;
+    }
+    EXPECT_GT(time.total, 0);
+    EXPECT_GT(time.waiting, 0);
+    EXPECT_LE(busy + time.waiting, time.total * 1.0001);
+  }
+  EXPECT_EQ(times[3].replica, 1u);
+  EXPECT_EQ(times[3].device, 1u);
+  EXPECT_EQ(times[2].tasks[0].task, "forward of stage 0");
+
+  Executor alone(pipeline_program({.devices = {0}}));
+  run_all(alone, chain_inputs(2), 2);
+  EXPECT_EQ(alone.times().at(0).waiting, 0);
+}
+
+TEST(Devices, WithoutTasksHaveNoWorker) {
+  PipelineSpec spec{.devices = {2}};
+  Executor executor(pipeline_program(spec));
+  V x = chain_inputs(3);
+  EXPECT_EQ(run_all(executor, x, 3), PlainChain(spec).run(x, 3));
+  EXPECT_EQ(executor.times().size(), 1u);
+}
+
+TEST(CpuShare, DealsOutAllCpusEvenly) {
+  using Shares = std::vector<std::vector<int>>;
+  EXPECT_EQ(share_cpus({0, 2, 4, 6}, 2), (Shares{{0, 2}, {4, 6}}));
+  EXPECT_EQ(share_cpus({0, 1, 2, 3, 4}, 3), (Shares{{0}, {1, 2}, {3, 4}}));
+  EXPECT_EQ(share_cpus({0, 1}, 2), (Shares{{0}, {1}}));
+  EXPECT_EQ(share_cpus({0, 1}, 3), Shares{});
+}
+
+TEST(CpuShare, ObeysOptionAndEnvironment) {
+  std::size_t all = usable_cpus(0).size();
+  EXPECT_EQ(usable_cpus(1).size(), 1u);
+  EXPECT_EQ(usable_cpus(1000).size(), all);
+  setenv("ASPEN_NUM_THREADS", "1", 1);
+  EXPECT_EQ(usable_cpus(0).size(), 1u);
+  EXPECT_EQ(usable_cpus(1000).size(), all);  // the option is stronger
+  for (const char* wrong : {"0", "-1", "two", "2x", ""}) {
+    setenv("ASPEN_NUM_THREADS", wrong, 1);
+    EXPECT_THROW(usable_cpus(0), UserError) << wrong;
+  }
+  unsetenv("ASPEN_NUM_THREADS");
+}
+
+}  // namespace
+}  // namespace aspen::testing
