@@ -97,5 +97,16 @@ TEST(Recompute, NeedsLessMemoryOnOneDevice) {
   EXPECT_LE(keeps_checkpoints, (num_checkpoints + 3 * kLayersPerCheckpoint + 4) * kActivation);
 }
 
+TEST(Recompute, KeepsLessPerMicroBatchInAPipeline) {
+  auto slot_activations = [](Recompute recompute) {
+    auto graph = deep_network(3);
+    return compile(*graph, training(recompute, 3), backend())->lanes[0].slot_bytes / kActivation;
+  };
+  // The first stage has four layers. It keeps its input and the gradient it is sent, and besides the three tensors of
+  // each layer, except the last result, which only the next stage reads; or else the one checkpoint within it.
+  EXPECT_EQ(slot_activations(Recompute::kNothing), 2u + 3 * 4 - 1);
+  EXPECT_EQ(slot_activations(Recompute::kStages), 2u + 1);
+}
+
 }  // namespace
 }  // namespace aspen::testing
