@@ -28,6 +28,7 @@ void check(const Graph& graph, const Variable& variable, const Op& assign, const
                         written.device, read.device);
   }
   if (read.lane != written.lane) {
+    if (reader.backward && assign.task < reader.task) return;  // a gradient that has moved: it is sent what it needs
     throw UserError(
         "the forward pass assigns {} \"{}\" in {} and uses it in {}. Such a variable cannot be shared between IPUs or "
         "pipeline stages; put the blocks that use it on one IPU and into one stage.",

@@ -6,10 +6,17 @@
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/placement/clone.h"
+#include "aspen/compiler/placement/stages.h"
 #include "aspen/ops/transfer/transfer.h"
 
 namespace aspen {
 namespace {
+
+// Whether the reader finds new contents in the variable. While an update runs, copies on other devices keep the old.
+bool is_overwritten(const Op& assign, const Op& reader) {
+  if (assign.task >= reader.task) return false;
+  return reader.section == Section::kStep || assign.placement.device == reader.placement.device;
+}
 
 class TransferInserter {
  public:
@@ -42,25 +49,23 @@ class TransferInserter {
     return is_within_reach(value, reader) ? value : transferred<SendAttrs>("send", value, reader);
   }
 
-  // What the variable held when the section began. Copies on other devices hold it until the section ends.
+  // What the variable held when the section began.
   Value* contents(Variable& variable, Op& reader) {
     auto found = assigns_.find({reader.section, &variable});
-    bool is_gone = found != assigns_.end() && found->second->task < reader.task &&
-                   found->second->placement.device == reader.placement.device;
-    if (!is_gone) {
+    if (found == assigns_.end() || !is_overwritten(*found->second, reader)) {
       return variable.off_device ? loaded(variable.value.get(), reader) : variable.value.get();
     }
-    Value*& kept = kept_[{reader.section, &variable}];
-    if (kept == nullptr) kept = keep(variable, *found->second);
+    Value*& kept = kept_[{&variable, lane_of(reader)}];
+    if (kept == nullptr) kept = keep(variable, *found->second, lane_of(reader));
     return kept;
   }
 
   // Readers may come anywhere in the list, so this is done first of all; the schedule knows its place.
-  Value* keep(Variable& variable, const Op& assign) {
+  Value* keep(Variable& variable, const Op& assign, std::int64_t lane) {
     stamp(assign, graph_.ops().front().get());
     Value* value = variable.value.get();
     if (variable.off_device) value = emit("load", value, NoAttrs{});
-    return emit("send", value, SendAttrs{lane_of(assign)});
+    return emit("send", value, SendAttrs{lane});
   }
 
   // Whether a value made in the reader's own task is not there any more: left, or to be fetched once more.
@@ -103,10 +108,12 @@ class TransferInserter {
   }
 
   // An alias of something that its own task received from afar is sent on itself: going back to the origin would let
-  // tasks of distant stages wait for each other.
+  // tasks of distant stages wait for each other. So is an alias of a variable that exists in its own lane alone.
   bool can_remake(const Op& alias, const Op& reader) const {
-    const Op* producer = alias.input(0)->producer();
-    return producer == nullptr || producer->task == alias.task || lane_of(alias) == lane_of(reader);
+    const Value& input = *alias.input(0);
+    if (lane_of(alias) == lane_of(reader)) return true;
+    if (input.producer() != nullptr) return input.producer()->task == alias.task;
+    return alias.section == Section::kUpdate || input.variable() == nullptr || !is_assigned_in_step(input);
   }
 
   Value* remade(const Op& alias, Op& reader) {
@@ -165,7 +172,7 @@ class TransferInserter {
   const CompileOptions& options_;
   std::int64_t task_ = 0;
   std::map<std::pair<Section, const Variable*>, const Op*> assigns_;
-  std::map<std::pair<Section, const Variable*>, Value*> kept_;
+  std::map<std::pair<const Variable*, std::int64_t>, Value*> kept_;  // by lane, which belongs to one section
   using PerTask = std::map<std::tuple<std::int64_t, std::int64_t, bool>, Value*>;  // value id, task, backward
   PerTask remade_, loaded_;
   std::map<std::tuple<std::int64_t, std::int64_t, std::string>, Value*> transferred_;  // value id, lane, op
@@ -212,8 +219,7 @@ class TransferCheck {
       return fmt::format("variable \"{}\", which is {} the device", variable.name, variable.off_device ? "off" : "on");
     }
     auto found = assigns_.find({reader.section, &variable});
-    if (found == assigns_.end() || found->second->task >= reader.task) return "";
-    if (found->second->placement.device != reader.placement.device) return "";  // reads a copy
+    if (found == assigns_.end() || !is_overwritten(*found->second, reader)) return "";
     return fmt::format("variable \"{}\" after task \"{}\" has assigned it", variable.name,
                        graph_.tasks[found->second->task].name);
   }

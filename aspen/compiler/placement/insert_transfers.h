@@ -23,7 +23,7 @@ void insert_transfers(Graph& graph, const PassContext& context);
 
 // Every input of an op in task b is made in b, made in another task of b's lane, sent or stored into that lane, a graph
 // input or a variable. Stored values and variables off the device are read by `load` alone. No task reads a variable
-// that an earlier one of its device and section has assigned.
+// after another one has written it.
 extern const Condition kTransfersComplete;
 
 }  // namespace aspen

@@ -17,11 +17,18 @@ std::string place_of(const Op& op) {
 
 }  // namespace
 
+bool is_assigned_in_step(const Value& variable) {
+  return std::any_of(variable.users().begin(), variable.users().end(), [&](const Op* user) {
+    return user->section == Section::kStep && user->is("assign") && user->input(0) == &variable;
+  });
+}
+
 bool is_remade(const Op& op) {
   const Op* origin = &op;
   while (origin->def().is_alias()) {
-    origin = origin->input(0)->producer();
-    if (origin == nullptr) return true;
+    const Value& input = *origin->input(0);
+    origin = input.producer();
+    if (origin == nullptr) return op.section == Section::kUpdate || !is_assigned_in_step(input);
   }
   const OpDef& def = origin->def();
   return origin->num_inputs() == 0 && origin->num_outputs() > 0 && !def.is_random() && !def.has_side_effect();

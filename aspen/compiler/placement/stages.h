@@ -13,8 +13,12 @@
 
 namespace aspen {
 
+// Whether the step section assigns the variable that has this value.
+bool is_assigned_in_step(const Value& variable);
+
 // Whether the op is made anew in every task that uses it rather than moved there: a source that is not random, or an
-// alias of a source, a graph input or a variable. Such an op has no place of its own.
+// alias of a source, a graph input or a variable (in the step section: one that the section does not assign). Such an
+// op has no place of its own.
 bool is_remade(const Op& op);
 
 // Devices that ops of the step are placed on, ascending.
