@@ -3,8 +3,10 @@
 // kernel; walking allocates nothing.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "aspen/base/error.h"
@@ -56,23 +58,38 @@ class StridedRows {
     return result;
   }
 
-  // Calls row(first, offsets) for every row; `first` counts the elements before it. Counts like an odometer, since a
-  // division per row would cost more than a short row does.
+  // Calls row(first, offsets) for every row; `first` counts the elements before it.
   template <class F>
   void for_each_row(F&& row) const {
-    if (row_.extent == 0) return;
-    std::array<std::int64_t, kMaxAxes> index{};
+    Index index{};
     Offsets at{};
-    for (std::int64_t r = 0; r < num_rows_; ++r) {
-      row(r * row_.extent, at);
-      for (std::size_t a = 0; a < outer_.size(); ++a) {
-        const Axis& axis = outer_[a];
-        for (std::size_t k = 0; k < N; ++k) at[k] += axis.strides[k];
-        if (++index[a] < axis.extent) break;
-        index[a] = 0;
-        for (std::size_t k = 0; k < N; ++k) at[k] -= axis.extent * axis.strides[k];
-      }
+    walk(0, num_rows_, index, at, row);
+  }
+  // The same for the rows begin, ..., end - 1 alone.
+  template <class F>
+  void for_each_row_in(std::int64_t begin, std::int64_t end, F&& row) const {
+    Index index{};
+    Offsets at = offsets(begin);
+    std::int64_t r = begin;
+    for (std::size_t a = 0; a < outer_.size(); ++a) {
+      index[a] = r % outer_[a].extent;
+      r /= outer_[a].extent;
     }
+    walk(begin, end, index, at, row);
+  }
+
+  // Calls element(i, offsets) for the elements begin, ..., end - 1.
+  template <class F>
+  void for_each_element_in(std::int64_t begin, std::int64_t end, F&& element) const {
+    if (begin >= end) return;
+    std::int64_t n = row_.extent;
+    for_each_row_in(begin / n, (end + n - 1) / n, [&](std::int64_t first, const Offsets& offsets) {
+      for (std::int64_t i = std::max(begin - first, std::int64_t{0}); i < std::min(n, end - first); ++i) {
+        Offsets at = offsets;
+        for (std::size_t k = 0; k < N; ++k) at[k] += i * row_.strides[k];
+        element(first + i, at);
+      }
+    });
   }
 
  private:
@@ -88,6 +105,24 @@ class StridedRows {
       return true;
     }
   };
+
+  using Index = std::array<std::int64_t, kMaxAxes>;
+
+  // Counts like an odometer, since a division per row would cost more than a short row does.
+  template <class F>
+  void walk(std::int64_t begin, std::int64_t end, Index& index, Offsets& at, F&& row) const {
+    if (row_.extent == 0) return;
+    for (std::int64_t r = begin; r < end; ++r) {
+      row(r * row_.extent, std::as_const(at));
+      for (std::size_t a = 0; a < outer_.size(); ++a) {
+        const Axis& axis = outer_[a];
+        for (std::size_t k = 0; k < N; ++k) at[k] += axis.strides[k];
+        if (++index[a] < axis.extent) break;
+        index[a] = 0;
+        for (std::size_t k = 0; k < N; ++k) at[k] -= axis.extent * axis.strides[k];
+      }
+    }
+  }
 
   Axis row_;
   std::vector<Axis> outer_;  // innermost first

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "aspen/backends/api/callable_kernel.h"
-#include "aspen/backends/api/strided_rows.h"
+#include "aspen/backends/cpu/chunks.h"
 
 #define ASPEN_ISA_FILE "aspen/backends/cpu/elementwise.inc"
 #include "aspen/backends/cpu/each_isa.h"
@@ -34,13 +34,14 @@ bool declines(const KernelRequest& request, std::string& why) {
 
 template <class T, class Loop>
 std::unique_ptr<Kernel> rows_kernel(const KernelRequest& request, Loop loop) {
-  auto rows =
-      broadcast_rows<2>(request.outputs[0].shape, {&request.inputs[0].type.shape, &request.inputs[1].type.shape});
-  return make_kernel([rows, loop](const KernelArgs& args) {
-    auto [dx, dy] = rows.strides();
-    rows.for_each_row([&](std::int64_t first, const auto& offsets) {
+  ChunkedRows<2> chunked(
+      broadcast_rows<2>(request.outputs[0].shape, {&request.inputs[0].type.shape, &request.inputs[1].type.shape}),
+      kMoveCost);
+  return make_kernel([chunked, loop](const KernelArgs& args) {
+    auto [dx, dy] = chunked.rows().strides();
+    chunked.for_each_piece(args, [&, dx = dx, dy = dy](std::int64_t first, const auto& offsets, std::int64_t n) {
       loop(static_cast<const T*>(args.inputs[0]) + offsets[0], dx, static_cast<const T*>(args.inputs[1]) + offsets[1],
-           dy, args.outputs[0], first, rows.row_size());
+           dy, args.outputs[0], first, n);
     });
   });
 }
@@ -53,20 +54,25 @@ void float_to_half(const float* x, Half* y, std::int64_t n) { ASPEN_BEST(float_t
 std::unique_ptr<Kernel> make_unary_loop(const KernelRequest& request, UnaryLoop loop, const LoopParameters& parameters,
                                         std::string& why) {
   if (declines(request, why)) return nullptr;
-  std::int64_t count = request.outputs[0].numel();
+  Chunks chunks = cut_elements(request.outputs[0].numel(), kMoveCost);
   if (request.inputs[0].type.dtype == DType::kF32) {
     return make_kernel([=](const KernelArgs& args) {
-      loop(static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]), count, parameters);
+      for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+        loop(static_cast<const float*>(args.inputs[0]) + chunk.begin,
+             static_cast<float*>(args.outputs[0]) + chunk.begin, chunk.size(), parameters);
+      });
     });
   }
   return make_kernel([=](const KernelArgs& args) {
-    float block[kBlock];
-    HalfRow x{static_cast<const Half*>(args.inputs[0]), 1, block};
-    for (std::int64_t i = 0; i < count; i += kBlock) {
-      std::int64_t n = std::min(kBlock, count - i);
-      loop(x.at(i, n), block, n, parameters);
-      float_to_half(block, static_cast<Half*>(args.outputs[0]) + i, n);
-    }
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      float block[kBlock];
+      HalfRow x{static_cast<const Half*>(args.inputs[0]), 1, block};
+      for (std::int64_t i = chunk.begin; i < chunk.end; i += kBlock) {
+        std::int64_t n = std::min(kBlock, chunk.end - i);
+        loop(x.at(i, n), block, n, parameters);
+        float_to_half(block, static_cast<Half*>(args.outputs[0]) + i, n);
+      }
+    });
   });
 }
 

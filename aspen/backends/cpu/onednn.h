@@ -1,5 +1,6 @@
 // What the kernels share of oneDNN: the engine, a primitive on one thread, and its arguments. A primitive is made
-// when a kernel is made; running one binds pointers and executes, with scratch memory from the kernel's workspace.
+// when a kernel is made; running one binds pointers and executes, with scratch memory from the kernel's workspace, so
+// that several threads may run it at once, each with scratch memory of its own.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ inline constexpr auto kF32 = dnnl::memory::data_type::f32;
 
 const dnnl::engine& engine();
 
-// A device is one thread, and oneDNN splits work by the thread count it finds both when a primitive is made and
-// when it runs. While this object lives, OpenMP counts one thread for the calling thread; afterwards its setting
+// Kernels deal chunks out to the threads of a device themselves (see chunks.h), and oneDNN splits work by the thread
+// count it finds both when a primitive is made and when it runs. While this object lives, OpenMP counts one thread for the calling thread; afterwards its setting
 // is as before, so that the threads of PyTorch in the same process are not touched.
 class OneThread {
  public:

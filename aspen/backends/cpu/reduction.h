@@ -2,13 +2,14 @@
 // reduced merge; then the innermost axis is either
 //   reduced ("rows"):    every output takes one or more contiguous rows;
 //   kept    ("columns"): a contiguous row of outputs takes rows of the same length, element by element.
-// Called by the kernels of reduce and normalize; the order of additions depends on the shape alone.
+// ReductionParts cuts the outputs for several threads. Called by the kernels of reduce and normalize; the order of
+// additions depends on the shape alone.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "aspen/backends/api/strided_rows.h"
+#include "aspen/backends/cpu/chunks.h"
 
 namespace aspen {
 
@@ -33,23 +34,24 @@ class ReductionPlan {
   std::int64_t reduced() const { return reduced_.size(); }  // elements per output
   std::int64_t row_size() const { return by_rows() ? reduced_.row_size() : kept_.row_size(); }
 
-  // By rows: f(output, offset) for each output; then for_each_row_of(offset, f(row offset)) for its rows.
+  std::int64_t output_rows() const { return kept_.num_rows(); }  // by columns
+
+  // By rows: f(output, offset) for the outputs begin, ..., end - 1; then for_each_row_of(offset, f(row offset)) for the
+  // rows of one.
   template <class F>
-  void for_each_output(F&& f) const {
-    kept_.for_each_row([&](std::int64_t first, const auto& offsets) {
-      for (std::int64_t i = 0; i < kept_.row_size(); ++i) f(first + i, offsets[0] + i * kept_.strides()[0]);
-    });
+  void for_each_output(std::int64_t begin, std::int64_t end, F&& f) const {
+    kept_.for_each_element_in(begin, end, [&](std::int64_t output, const auto& offsets) { f(output, offsets[0]); });
   }
   template <class F>
   void for_each_row_of(std::int64_t offset, F&& f) const {
     reduced_.for_each_row([&](std::int64_t, const auto& offsets) { f(offset + offsets[0]); });
   }
 
-  // By columns: f(first output, offset) for each row of outputs; then for_each_element_of(offset, f(row offset)) for
-  // the rows that fall on it, `count` of them `step` apart at a time.
+  // By columns: f(first output, offset) for the rows of outputs begin, ..., end - 1; then for_each_run_of(offset,
+  // f(row offset, count, step)) for the rows that fall on one, `count` of them `step` apart at a time.
   template <class F>
-  void for_each_output_row(F&& f) const {
-    kept_.for_each_row([&](std::int64_t first, const auto& offsets) { f(first, offsets[0]); });
+  void for_each_output_row(std::int64_t begin, std::int64_t end, F&& f) const {
+    kept_.for_each_row_in(begin, end, [&](std::int64_t first, const auto& offsets) { f(first, offsets[0]); });
   }
   template <class F>
   void for_each_run_of(std::int64_t offset, F&& f) const {
@@ -61,6 +63,40 @@ class ReductionPlan {
   bool by_columns() const { return kept_.row_size() > 1 && kept_.strides()[0] == 1; }
 
   StridedRows<1> kept_, reduced_;
+};
+
+// What one thread computes of a reduction: outputs begin, ..., end - 1 (by rows), or in as many rows of outputs the
+// given columns (by columns). Every output is computed whole, so cutting does not change its sum.
+struct ReductionPart {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t column = 0, num_columns = 0;
+  std::int64_t scratch = 0;  // by columns: where the part may keep num_columns numbers of its own
+};
+
+class ReductionParts {
+ public:
+  // `cost` in nanoseconds per element.
+  ReductionParts(const ReductionPlan& plan, double cost) : rows_(plan.output_rows()), columns_(plan.row_size()) {
+    double total = cost * static_cast<double>(plan.outputs() * plan.reduced());
+    cuts_columns_ = !plan.by_rows() && rows_ < 2 * worthwhile_parts(total);
+    chunks_ =
+        cuts_columns_ ? cut(columns_, total, {.multiple = 64}) : cut(plan.by_rows() ? plan.outputs() : rows_, total);
+  }
+
+  std::int64_t scratch_size() const { return cuts_columns_ ? columns_ : columns_ * chunks_.count(); }
+
+  template <class F>
+  void for_each(const KernelArgs& args, F&& compute) const {
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
+      compute(cuts_columns_ ? ReductionPart{0, rows_, chunk.begin, chunk.size(), chunk.begin}
+                            : ReductionPart{chunk.begin, chunk.end, 0, columns_, chunk.index * columns_});
+    });
+  }
+
+ private:
+  std::int64_t rows_, columns_;
+  bool cuts_columns_ = false;
+  Chunks chunks_;
 };
 
 }  // namespace aspen

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "aspen/backends/api/callable_kernel.h"
+#include "aspen/backends/cpu/chunks.h"
 
 namespace aspen {
 namespace {
@@ -25,7 +26,14 @@ std::unique_ptr<Kernel> make_cast(const KernelRequest& request, std::string& why
     why = fmt::format("cast: no vector loop from {} to {}", name_of(x.dtype), name_of(request.outputs[0].dtype));
     return nullptr;
   }
-  return make_kernel([loop, n = x.numel()](const KernelArgs& args) { loop(args.inputs[0], args.outputs[0], n); });
+  auto from_size = static_cast<std::int64_t>(size_of(x.dtype));
+  auto to_size = static_cast<std::int64_t>(size_of(request.outputs[0].dtype));
+  return make_kernel([=, chunks = cut_elements(x.numel(), kMoveCost)](const KernelArgs& args) {
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      loop(static_cast<const std::byte*>(args.inputs[0]) + chunk.begin * from_size,
+           static_cast<std::byte*>(args.outputs[0]) + chunk.begin * to_size, chunk.size());
+    });
+  });
 }
 
 }  // namespace

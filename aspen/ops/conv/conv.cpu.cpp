@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "aspen/backends/api/callable_kernel.h"
+#include "aspen/backends/cpu/chunks.h"
 #include "aspen/ops/conv/conv_lanes.cpu.h"
 #include "aspen/ops/conv/conv_onednn.cpu.h"
 
@@ -69,22 +69,61 @@ bool prefers_lanes(const ConvRequest& c) {
   return std::min(channels, outputs) < 16 && std::max(channels, outputs) <= 32;
 }
 
-std::unique_ptr<Kernel> make_lanes_conv(ConvPass pass, const ConvShape& s) {
-  return make_kernel(
-      [pass, s](const KernelArgs& args) {
-        auto input = [&](std::size_t i) {
-          return i < args.inputs.size() ? static_cast<const float*>(args.inputs[i]) : nullptr;
-        };
-        auto* result = static_cast<float*>(args.outputs[0]);
-        auto* workspace = static_cast<float*>(args.workspace);
-        switch (pass) {
-          case ConvPass::kForward: return conv_lanes_forward(s, input(0), input(1), input(2), result, workspace);
-          case ConvPass::kInputGrad: return conv_lanes_input_grad(s, input(0), input(1), result, workspace);
-          case ConvPass::kWeightGrad: return conv_lanes_weight_grad(s, input(0), input(1), result, workspace);
-        }
-      },
-      conv_lanes_workspace(s));
-}
+// Dealt out to threads by images; the gradient by the weights is the sum of one per chunk, in their order.
+class LanesConv final : public Kernel {
+ public:
+  LanesConv(ConvPass pass, const ConvShape& s) : pass_(pass), s_(s) {
+    x_image_ = s.channels * s.height * s.width;
+    y_image_ = s.outputs * s.out_height * s.out_width;
+    auto products = static_cast<double>(s.images * y_image_ * s.taps());
+    auto moves = static_cast<double>(s.images * (x_image_ + y_image_));
+    chunks_ = cut(s.images, kMultiplyAddCost * products + kMoveCost * moves, {.multiple = conv_lanes()});
+    chunk_bytes_ = (conv_lanes_workspace(s) + 63) / 64 * 64;
+  }
+
+  std::size_t workspace_bytes() const override {
+    auto chunks = static_cast<std::size_t>(chunks_.count()), sums = pass_ == ConvPass::kWeightGrad ? chunks - 1 : 0;
+    return chunks * chunk_bytes_ + sums * static_cast<std::size_t>(num_weights()) * sizeof(float);
+  }
+
+  void run(const KernelArgs& args) const override {
+    auto* workspace = static_cast<std::byte*>(args.workspace);
+    auto* sums = reinterpret_cast<float*>(workspace + static_cast<std::size_t>(chunks_.count()) * chunk_bytes_);
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
+      auto* own = reinterpret_cast<float*>(workspace + static_cast<std::size_t>(chunk.index) * chunk_bytes_);
+      run_chunk(args, chunk, own, sums);
+    });
+    if (pass_ == ConvPass::kWeightGrad) {
+      add_parts(args, static_cast<float*>(args.outputs[0]), sums, num_weights(), chunks_.count() - 1);
+    }
+  }
+
+ private:
+  std::int64_t num_weights() const { return s_.outputs * s_.taps(); }
+
+  void run_chunk(const KernelArgs& args, const Chunk& chunk, float* workspace, float* sums) const {
+    ConvShape part = s_;
+    part.images = chunk.size();
+    std::int64_t x = chunk.begin * x_image_, y = chunk.begin * y_image_;
+    auto* a = static_cast<const float*>(args.inputs[0]);
+    auto* b = static_cast<const float*>(args.inputs[1]);
+    auto* bias = args.inputs.size() > 2 ? static_cast<const float*>(args.inputs[2]) : nullptr;
+    auto* result = static_cast<float*>(args.outputs[0]);
+    switch (pass_) {
+      case ConvPass::kForward: return conv_lanes_forward(part, a + x, b, bias, result + y, workspace);
+      case ConvPass::kInputGrad: return conv_lanes_input_grad(part, a + y, b, result + x, workspace);
+      case ConvPass::kWeightGrad:
+        if (chunk.index > 0) result = sums + (chunk.index - 1) * num_weights();
+        return conv_lanes_weight_grad(part, a + x, b + y, result, workspace);
+    }
+  }
+
+  ConvPass pass_;
+  ConvShape s_;
+  std::int64_t x_image_ = 0, y_image_ = 0;  // floats of one image
+  Chunks chunks_;
+  std::size_t chunk_bytes_ = 0;
+};
 
 template <ConvPass kPass>
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request, std::string& why) {
@@ -97,7 +136,7 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request, std::string& why
     why = "conv: an empty operand";
     return nullptr;
   }
-  if (prefers_lanes(c)) return make_lanes_conv(kPass, plane_shape(c));
+  if (prefers_lanes(c)) return std::make_unique<LanesConv>(kPass, plane_shape(c));
   return make_onednn_conv(kPass, c.attrs, c.types);
 }
 

@@ -1,6 +1,11 @@
-// oneDNN chooses the layouts it likes; operands in another layout than ours pass through the workspace.
+// oneDNN chooses the layouts it likes; operands in another layout than ours pass through the workspace. Large
+// convolutions are dealt out to the threads of the device in equal parts.
 #include "aspen/ops/conv/conv_onednn.cpu.h"
 
+#include <algorithm>
+#include <array>
+
+#include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/onednn.h"
 
 namespace aspen {
@@ -54,20 +59,21 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, bool b
   return {description, onednn::attributes(), onednn::engine()};
 }
 
-class OneDnnConv final : public Kernel {
+// A convolution or a gradient of it as a primitive, with what it takes to call it on memory in our layouts.
+class ConvPrimitive {
  public:
-  OneDnnConv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types) {
+  // `held_y` says how y is held, which is not dense when it is a part of the channels.
+  ConvPrimitive(ConvPass pass, const Geometry& g, bool bias, const Desc& held_y) {
     onednn::OneThread one_thread;
-    Geometry g = geometry_of(attrs, types);
-    auto forward = forward_desc(g, types.bias);
+    auto forward = forward_desc(g, bias);
     auto algorithm = dnnl::algorithm::convolution_direct;
     Desc x = onednn::any_layout(g.x), w = onednn::any_layout(g.w), y = onednn::any_layout(g.y);
-    Desc held_x = onednn::plain(g.x), held_w = onednn::plain(g.w), held_y = onednn::plain(g.y);
+    Desc held_x = onednn::plain(g.x), held_w = onednn::plain(g.w);
     if (pass == ConvPass::kForward) {
       inputs_.emplace_back(DNNL_ARG_SRC, held_x, forward.src_desc(), false);
       inputs_.emplace_back(DNNL_ARG_WEIGHTS, held_w, forward.weights_desc(), false);
-      Desc bias = onednn::plain({g.y[1]});
-      if (types.bias) inputs_.emplace_back(DNNL_ARG_BIAS, bias, bias, false);
+      Desc held_bias = onednn::plain({g.y[1]});
+      if (bias) inputs_.emplace_back(DNNL_ARG_BIAS, held_bias, held_bias, false);
       result_ = Operand(DNNL_ARG_DST, held_y, forward.dst_desc(), true);
       primitive_ = Primitive::of<dnnl::convolution_forward>(forward);
     } else if (pass == ConvPass::kInputGrad) {
@@ -87,8 +93,102 @@ class OneDnnConv final : public Kernel {
       result_ = Operand(DNNL_ARG_DIFF_WEIGHTS, held_w, desc.diff_weights_desc(), true);
       primitive_ = Primitive::of<dnnl::convolution_backward_weights>(desc);
     }
+    scratch_bytes_ = std::max(primitive_.scratch_bytes(), result_.reorder.scratch_bytes());
+    for (const Operand& input : inputs_) scratch_bytes_ = std::max(scratch_bytes_, input.reorder.scratch_bytes());
+  }
+
+  std::size_t num_inputs() const { return inputs_.size(); }
+  std::size_t scratch_bytes() const { return scratch_bytes_; }
+  // Bytes of the copy in the layout of the primitive; 0: ours will do.
+  std::size_t copy_bytes(std::size_t input) const { return bytes_of_copy(inputs_[input]); }
+  std::size_t result_copy_bytes() const { return bytes_of_copy(result_); }
+
+  void copy_input(std::size_t input, const void* held, void* copy, void* scratch) const {
+    const Operand& operand = inputs_[input];
+    operand.reorder.run({{DNNL_ARG_FROM, operand.held, const_cast<void*>(held)}, {DNNL_ARG_TO, operand.wanted, copy}},
+                        scratch);
+  }
+  void copy_result(const void* copy, void* held, void* scratch) const {
+    result_.reorder.run({{DNNL_ARG_FROM, result_.wanted, const_cast<void*>(copy)}, {DNNL_ARG_TO, result_.held, held}},
+                        scratch);
+  }
+  // Operands in the layouts of the primitive.
+  void run(const void* const* inputs, void* result, void* scratch) const {
+    auto input = [&](std::size_t i) {
+      return onednn::Argument{inputs_[i].index, inputs_[i].wanted, const_cast<void*>(inputs[i])};
+    };
+    onednn::Argument output{result_.index, result_.wanted, result};
+    if (inputs_.size() == 3) {
+      primitive_.run({input(0), input(1), input(2), output}, scratch);
+    } else {
+      primitive_.run({input(0), input(1), output}, scratch);
+    }
+  }
+
+ private:
+  static std::size_t bytes_of_copy(const Operand& operand) { return operand.differs ? operand.wanted.get_size() : 0; }
+
+  std::vector<Operand> inputs_;
+  Operand result_;
+  Primitive primitive_;
+  std::size_t scratch_bytes_ = 0;
+};
+
+// How a convolution is dealt out to threads, in equal parts so that one primitive serves them all.
+struct ConvParts {
+  std::int64_t count = 1;
+  bool of_images = true;  // else of the channels of y, for the gradient by the weights
+};
+
+// The largest number of equal parts worth having; a number of items without small divisors stays whole.
+std::int64_t equal_parts(std::int64_t items, double cost, std::int64_t most) {
+  std::int64_t parts = std::clamp(static_cast<std::int64_t>(cost / kLeastChunk), std::int64_t{1}, most);
+  while (items % parts != 0) --parts;
+  return parts;
+}
+
+// Parts of the images are natural to all passes, but the gradient by the weights then is a sum of one gradient per
+// part. Where these outweigh the images, as in the last layers of a network, parts of the channels take their place;
+// each copies the few images it reads for itself.
+ConvParts parts_of(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types) {
+  constexpr std::int64_t kBlock = 64;  // channels for which reading all images pays
+  std::int64_t images = types.x.shape[0], outputs = types.y.shape[1];
+  double cost = kMultiplyAddCost * static_cast<double>(types.y.numel() * (types.w.numel() / types.w.shape[0])) +
+                kMoveCost * static_cast<double>(types.x.numel() + types.y.numel());
+  ConvParts parts{equal_parts(images, cost, pass == ConvPass::kWeightGrad ? 7 : 16), true};
+  bool is_cheap_sum = parts.count * types.w.numel() <= types.x.numel() + types.y.numel();
+  if (pass != ConvPass::kWeightGrad || is_cheap_sum) return parts;
+  if (attrs.groups > 1 || outputs % kBlock != 0) return {};
+  return {equal_parts(outputs / kBlock, cost, 8), false};
+}
+
+ConvTypes types_of_part(ConvTypes types, const ConvParts& parts) {
+  if (parts.of_images) {
+    types.x.shape[0] /= parts.count;
+    types.y.shape[0] /= parts.count;
+  } else {
+    types.w.shape[0] /= parts.count;
+    types.y.shape[1] /= parts.count;
+  }
+  return types;
+}
+
+class OneDnnConv final : public Kernel {
+ public:
+  OneDnnConv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types)
+      : parts_(parts_of(pass, attrs, types)), part_types_(types_of_part(types, parts_)),
+        conv_(pass, geometry_of(attrs, part_types_), types.bias,
+              onednn::strided(part_types_.y.shape, contiguous_strides(types.y.shape))),
+        shares_weights_(pass != ConvPass::kWeightGrad), adds_up_(pass == ConvPass::kWeightGrad && parts_.of_images) {
+    std::int64_t x = parts_.of_images ? part_types_.x.numel() : 0, w = parts_.of_images ? 0 : part_types_.w.numel();
+    std::int64_t y = parts_.of_images ? part_types_.y.numel() : types.y.numel() / types.y.shape[0] / parts_.count;
+    switch (pass) {
+      case ConvPass::kForward: steps_ = {x, w, y}; break;
+      case ConvPass::kInputGrad: steps_ = {y, w, x}; break;
+      case ConvPass::kWeightGrad: steps_ = {x, y, w}; break;
+    }
     onednn::Workspace count;
-    bind(count, nullptr, nullptr);
+    plan(count);
     workspace_bytes_ = count.used();
   }
 
@@ -96,56 +196,72 @@ class OneDnnConv final : public Kernel {
 
   void run(const KernelArgs& args) const override {
     onednn::Workspace workspace(args.workspace);
-    Bound bound = bind(workspace, args.inputs.data(), args.outputs[0]);
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      const Operand& operand = inputs_[i];
-      if (!operand.differs) continue;
-      operand.reorder.run({{DNNL_ARG_FROM, operand.held, const_cast<void*>(args.inputs[i])},
-                           {DNNL_ARG_TO, operand.wanted, bound.inputs[i]}},
-                          bound.scratch);
+    Memory memory = plan(workspace);
+    const void* weights = args.inputs[1];
+    if (shares_weights_ && conv_.copy_bytes(1) > 0) {
+      conv_.copy_input(1, weights, memory.weights, memory.parts);
+      weights = memory.weights;
     }
-    onednn::Argument result{result_.index, result_.wanted, bound.result};
-    onednn::Argument first{inputs_[0].index, inputs_[0].wanted, bound.inputs[0]};
-    onednn::Argument second{inputs_[1].index, inputs_[1].wanted, bound.inputs[1]};
-    if (inputs_.size() == 3) {
-      primitive_.run({first, second, {inputs_[2].index, inputs_[2].wanted, bound.inputs[2]}, result}, bound.scratch);
-    } else {
-      primitive_.run({first, second, result}, bound.scratch);
-    }
-    if (result_.differs) {
-      result_.reorder.run({{DNNL_ARG_FROM, result_.wanted, bound.result}, {DNNL_ARG_TO, result_.held, args.outputs[0]}},
-                          bound.scratch);
+    for_each_chunk(args, Chunks(parts_.count, 1),
+                   [&](const Chunk& chunk) { run_part(args, chunk.index, weights, memory); });
+    if (adds_up_) {
+      add_parts(args, static_cast<float*>(args.outputs[0]), memory.sums, part_types_.w.numel(), parts_.count - 1);
     }
   }
 
  private:
-  struct Bound {
-    void* inputs[3] = {};
-    void* result = nullptr;
-    void* scratch = nullptr;
+  struct Memory {
+    void* weights;     // in the layout of the primitive, for all parts
+    float* sums;       // gradients of the parts after the first
+    std::byte* parts;  // part_bytes each
+    std::size_t part_bytes;
+  };
+  struct PartMemory {
+    void *inputs[2], *result, *scratch;
   };
 
-  // Where each operand of the primitive lives: with us, or in the workspace.
-  Bound bind(onednn::Workspace& workspace, const void* const* inputs, void* output) const {
-    Bound bound;
-    std::size_t scratch = primitive_.scratch_bytes();
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      if (inputs_[i].differs) {
-        bound.inputs[i] = workspace.take(inputs_[i].wanted.get_size());
-        scratch = std::max(scratch, inputs_[i].reorder.scratch_bytes());
-      } else if (inputs != nullptr) {
-        bound.inputs[i] = const_cast<void*>(inputs[i]);
-      }
-    }
-    bound.result = result_.differs ? workspace.take(result_.wanted.get_size()) : output;
-    if (result_.differs) scratch = std::max(scratch, result_.reorder.scratch_bytes());
-    bound.scratch = workspace.take(scratch);
-    return bound;
+  Memory plan(onednn::Workspace& workspace) const {
+    Memory memory{};
+    memory.weights = workspace.take(shares_weights_ ? conv_.copy_bytes(1) : 0);
+    auto others = static_cast<std::size_t>(adds_up_ ? parts_.count - 1 : 0);
+    memory.sums = workspace.take<float>(others * part_types_.w.bytes());
+    onednn::Workspace part;
+    plan_part(part);
+    memory.part_bytes = part.used();
+    memory.parts = workspace.take<std::byte>(static_cast<std::size_t>(parts_.count) * memory.part_bytes);
+    return memory;
+  }
+  PartMemory plan_part(onednn::Workspace& workspace) const {
+    void* first = workspace.take(conv_.copy_bytes(0));
+    void* second = workspace.take(shares_weights_ ? 0 : conv_.copy_bytes(1));
+    void* result = workspace.take(conv_.result_copy_bytes());
+    return {{first, second}, result, workspace.take(conv_.scratch_bytes())};
   }
 
-  std::vector<Operand> inputs_;
-  Operand result_;
-  Primitive primitive_;
+  void run_part(const KernelArgs& args, std::int64_t part, const void* weights, const Memory& memory) const {
+    onednn::Workspace workspace(memory.parts + static_cast<std::size_t>(part) * memory.part_bytes);
+    PartMemory own = plan_part(workspace);
+    const void* inputs[3] = {static_cast<const float*>(args.inputs[0]) + part * steps_[0],
+                             shares_weights_ ? weights : static_cast<const float*>(args.inputs[1]) + part * steps_[1],
+                             conv_.num_inputs() > 2 ? args.inputs[2] : nullptr};
+    for (std::size_t i = 0; i < (shares_weights_ ? 1 : 2); ++i) {
+      if (conv_.copy_bytes(i) == 0) continue;
+      conv_.copy_input(i, inputs[i], own.inputs[i], own.scratch);
+      inputs[i] = own.inputs[i];
+    }
+    float* result = static_cast<float*>(args.outputs[0]) + part * steps_[2];
+    if (adds_up_ && part > 0) result = memory.sums + (part - 1) * part_types_.w.numel();
+    if (conv_.result_copy_bytes() == 0) return conv_.run(inputs, result, own.scratch);
+    conv_.run(inputs, own.result, own.scratch);
+    conv_.copy_result(own.result, result, own.scratch);
+  }
+
+  ConvParts parts_;
+  ConvTypes part_types_;
+  ConvPrimitive conv_;
+  bool shares_weights_;                  // every part reads the same weights, copied once
+  bool adds_up_;                         // the result is the sum over the parts
+  std::array<std::int64_t, 3> steps_{};  // floats from part to part: of both inputs and of the result
   std::size_t workspace_bytes_ = 0;
 };
 

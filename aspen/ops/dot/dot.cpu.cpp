@@ -1,7 +1,10 @@
 // Products of matrices: our own loops for small ones, oneDNN matmul for the rest.
 #include "aspen/ops/dot/dot.h"
 
+#include <algorithm>
+
 #include "aspen/backends/api/kernel.h"
+#include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
 #include "aspen/backends/cpu/onednn.h"
 
@@ -29,52 +32,141 @@ DotShape shape_of(const KernelRequest& request) {
   return s;
 }
 
+// What is dealt out to threads: products of a batch, or of a single product rows or columns of the result, whichever
+// are more, so that the operand every thread reads is the smaller one.
+enum class CutAxis { kBatch, kRows, kColumns };
+
+CutAxis cut_axis(const DotShape& s) {
+  if (s.batch > 1) return CutAxis::kBatch;
+  return s.m >= s.n ? CutAxis::kRows : CutAxis::kColumns;
+}
+
+// How one chunk of a product lies in the whole: its shape, and how far operands move per item of the axis that is cut.
+class DotChunks {
+ public:
+  // `cost` in nanoseconds per multiply-add; chunks of a single product have at least `least` rows or columns.
+  DotChunks(const DotShape& s, double cost, std::int64_t least) : s_(s), axis_(cut_axis(s)) {
+    double total = cost * static_cast<double>(s.batch * s.m * s.n * s.k);
+    switch (axis_) {
+      case CutAxis::kBatch:
+        chunks_ = cut(s.batch, total);
+        a_step_ = s.m * s.k, b_step_ = s.k * s.n, c_step_ = s.m * s.n;
+        break;
+      case CutAxis::kRows:
+        chunks_ = cut(s.m, total, {.multiple = 8, .least = least});
+        a_step_ = s.transpose_a ? 1 : s.k, c_step_ = s.n;
+        break;
+      case CutAxis::kColumns:
+        chunks_ = cut(s.n, total, {.multiple = 16, .least = least});
+        b_step_ = s.transpose_b ? s.k : 1, c_step_ = 1;
+        break;
+    }
+  }
+
+  std::int64_t count() const { return chunks_.count(); }
+  std::int64_t last_size() const { return chunks_[count() - 1].size(); }
+  bool has_shorter_last() const { return last_size() != chunks_.size(); }
+  DotShape shape() const { return shape_of(chunks_.size()); }
+  DotShape last_shape() const { return shape_of(last_size()); }
+
+  // Calls work(chunk, a, b, c) with the operands of each chunk.
+  template <class F>
+  void for_each(const KernelArgs& args, F&& work) const {
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
+      work(chunk, static_cast<const float*>(args.inputs[0]) + chunk.begin * a_step_,
+           static_cast<const float*>(args.inputs[1]) + chunk.begin * b_step_,
+           static_cast<float*>(args.outputs[0]) + chunk.begin * c_step_);
+    });
+  }
+
+ private:
+  DotShape shape_of(std::int64_t size) const {
+    DotShape part = s_;
+    (axis_ == CutAxis::kBatch ? part.batch : axis_ == CutAxis::kRows ? part.m : part.n) = size;
+    return part;
+  }
+
+  DotShape s_;
+  CutAxis axis_;
+  Chunks chunks_;
+  std::int64_t a_step_ = 0, b_step_ = 0, c_step_ = 0;
+};
+
 class SmallDot final : public Kernel {
  public:
-  explicit SmallDot(const DotShape& s) : s_(s) {
+  explicit SmallDot(const DotShape& s) : s_(s), chunks_(s, 2 * kMultiplyAddCost, 16) {
     gemm_ = {s.m, s.n, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, s.transpose_b ? s.k : s.n, s.n};
   }
   void run(const KernelArgs& args) const override {
-    auto* a = static_cast<const float*>(args.inputs[0]);
-    auto* b = static_cast<const float*>(args.inputs[1]);
-    auto* c = static_cast<float*>(args.outputs[0]);
-    for (std::int64_t i = 0; i < s_.batch; ++i, a += s_.m * s_.k, b += s_.k * s_.n, c += s_.m * s_.n) {
-      s_.transpose_b ? gemm_columns(gemm_, a, b, c) : gemm_rows(gemm_, a, b, c);
-    }
+    chunks_.for_each(args, [&](const Chunk& chunk, const float* a, const float* b, float* c) {
+      DotShape part = chunk.index + 1 < chunks_.count() ? chunks_.shape() : chunks_.last_shape();
+      GemmShape gemm = gemm_;
+      gemm.m = part.m;
+      gemm.n = part.n;
+      for (std::int64_t i = 0; i < part.batch; ++i, a += s_.m * s_.k, b += s_.k * s_.n, c += s_.m * s_.n) {
+        s_.transpose_b ? gemm_columns(gemm, a, b, c) : gemm_rows(gemm, a, b, c);
+      }
+    });
   }
 
  private:
   DotShape s_;
+  DotChunks chunks_;
   GemmShape gemm_;
 };
 
+// One chunk as a primitive: the shape of the chunk, the strides of the whole.
+struct OneDnnProduct {
+  onednn::Desc a, b, c;
+  onednn::Primitive matmul;
+
+  OneDnnProduct() = default;
+  OneDnnProduct(const DotShape& whole, const DotShape& s) {
+    const DotShape& w = whole;
+    onednn::Dims a_strides = s.transpose_a ? onednn::Dims{w.m * w.k, 1, w.m} : onednn::Dims{w.m * w.k, w.k, 1};
+    onednn::Dims b_strides = s.transpose_b ? onednn::Dims{w.n * w.k, 1, w.k} : onednn::Dims{w.n * w.k, w.n, 1};
+    onednn::Dims a_dims{s.batch, s.m, s.k}, b_dims{s.batch, s.k, s.n}, c_dims{s.batch, s.m, s.n};
+    onednn::Dims c_strides{w.m * w.n, w.n, 1};
+    if (s.batch == 1) {  // two dimensions reach kernels that three do not
+      for (auto* dims : {&a_dims, &b_dims, &c_dims, &a_strides, &b_strides, &c_strides}) dims->erase(dims->begin());
+    }
+    a = onednn::strided(a_dims, a_strides);
+    b = onednn::strided(b_dims, b_strides);
+    c = onednn::strided(c_dims, c_strides);
+    onednn::OneThread one_thread;
+    dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), onednn::attributes(), onednn::engine());
+    matmul = onednn::Primitive::of<dnnl::matmul>(desc);
+  }
+};
+
+// Parts narrower than this take oneDNN notably longer than the whole, measured on one core with AVX-512. With both
+// operands transposed any part does, by a third (1024^3 in 14.3 ms; in two parts 17.3), and such a product stays whole.
+std::int64_t least_part(const DotShape& s) { return s.transpose_a && s.transpose_b ? std::max(s.m, s.n) : 192; }
+
 class OneDnnDot final : public Kernel {
  public:
-  explicit OneDnnDot(const DotShape& s) {
-    onednn::Dims a{s.batch, s.m, s.k}, b{s.batch, s.k, s.n}, c{s.batch, s.m, s.n};
-    a_ = onednn::strided(a, s.transpose_a ? onednn::Dims{s.m * s.k, 1, s.m} : onednn::Dims{s.m * s.k, s.k, 1});
-    b_ = onednn::strided(b, s.transpose_b ? onednn::Dims{s.n * s.k, 1, s.k} : onednn::Dims{s.n * s.k, s.n, 1});
-    c_ = onednn::plain(c);
-    if (s.batch == 1) {  // two dimensions reach kernels that three do not
-      a_ = a_.reshape({s.m, s.k});
-      b_ = b_.reshape({s.k, s.n});
-      c_ = c_.reshape({s.m, s.n});
-    }
-    onednn::OneThread one_thread;
-    dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a_, b_, c_), onednn::attributes(), onednn::engine());
-    matmul_ = onednn::Primitive::of<dnnl::matmul>(desc);
+  explicit OneDnnDot(const DotShape& s) : chunks_(s, kMultiplyAddCost, least_part(s)), product_(s, chunks_.shape()) {
+    if (chunks_.has_shorter_last()) last_ = OneDnnProduct(s, chunks_.last_shape());
+    std::size_t scratch = std::max(product_.matmul.scratch_bytes(), last_.matmul.scratch_bytes());
+    scratch_bytes_ = (scratch + 63) / 64 * 64;
   }
-  std::size_t workspace_bytes() const override { return matmul_.scratch_bytes(); }
+  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(chunks_.count()) * scratch_bytes_; }
   void run(const KernelArgs& args) const override {
-    matmul_.run({{DNNL_ARG_SRC, a_, const_cast<void*>(args.inputs[0])},
-                 {DNNL_ARG_WEIGHTS, b_, const_cast<void*>(args.inputs[1])},
-                 {DNNL_ARG_DST, c_, args.outputs[0]}},
-                args.workspace);
+    chunks_.for_each(args, [&](const Chunk& chunk, const float* a, const float* b, float* c) {
+      bool shorter = chunks_.has_shorter_last() && chunk.index + 1 == chunks_.count();
+      const OneDnnProduct& product = shorter ? last_ : product_;
+      product.matmul.run(
+          {{DNNL_ARG_SRC, product.a, const_cast<float*>(a)},
+           {DNNL_ARG_WEIGHTS, product.b, const_cast<float*>(b)},
+           {DNNL_ARG_DST, product.c, c}},
+          static_cast<std::byte*>(args.workspace) + static_cast<std::size_t>(chunk.index) * scratch_bytes_);
+    });
   }
 
  private:
-  onednn::Desc a_, b_, c_;
-  onednn::Primitive matmul_;
+  DotChunks chunks_;
+  OneDnnProduct product_, last_;
+  std::size_t scratch_bytes_ = 0;
 };
 
 // Where our loops win, measured on one core with AVX-512 (microseconds, ours / oneDNN): b as stored, 16x972x100 20/21,

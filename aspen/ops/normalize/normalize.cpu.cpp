@@ -20,37 +20,47 @@ ReductionPlan plan_of(const KernelRequest& request) {
   return ReductionPlan(request.inputs[0].type.shape, request.attrs.as<NormalizeAttrs>().axes);
 }
 
-std::size_t column_workspace(const ReductionPlan& plan) {
-  return plan.by_rows() ? 0 : static_cast<std::size_t>(2 * plan.row_size()) * sizeof(double);
+std::size_t column_workspace(const ReductionPlan& plan, const ReductionParts& parts) {
+  return plan.by_rows() ? 0 : static_cast<std::size_t>(2 * parts.scratch_size()) * sizeof(double);
+}
+
+double* column_sums(const KernelArgs& args, const ReductionPart& part) {
+  return static_cast<double*>(args.workspace) + 2 * part.scratch;
 }
 
 std::unique_ptr<Kernel> make_normalize(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   ReductionPlan plan = plan_of(request);
+  ReductionParts parts(plan, kMoveCost);
   double epsilon = request.attrs.as<NormalizeAttrs>().epsilon;
   return make_kernel(
-      [plan, epsilon](const KernelArgs& args) {
+      [plan, parts, epsilon](const KernelArgs& args) {
         auto* x = static_cast<const float*>(args.inputs[0]);
         auto *y = static_cast<float*>(args.outputs[0]), *mean = static_cast<float*>(args.outputs[1]);
         auto* rstd = static_cast<float*>(args.outputs[2]);
-        if (plan.by_rows()) return ASPEN_BEST(normalize_rows)(plan, epsilon, x, y, mean, rstd);
-        ASPEN_BEST(normalize_columns)(plan, epsilon, x, y, mean, rstd, static_cast<double*>(args.workspace));
+        parts.for_each(args, [&](const ReductionPart& part) {
+          if (plan.by_rows()) return ASPEN_BEST(normalize_rows)(plan, part, epsilon, x, y, mean, rstd);
+          ASPEN_BEST(normalize_columns)(plan, part, epsilon, x, y, mean, rstd, column_sums(args, part));
+        });
       },
-      column_workspace(plan));
+      column_workspace(plan, parts));
 }
 
 std::unique_ptr<Kernel> make_normalize_grad(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   ReductionPlan plan = plan_of(request);
+  ReductionParts parts(plan, kMoveCost);
   return make_kernel(
-      [plan](const KernelArgs& args) {
+      [plan, parts](const KernelArgs& args) {
         auto *y = static_cast<const float*>(args.inputs[0]), *rstd = static_cast<const float*>(args.inputs[1]);
         auto* g = static_cast<const float*>(args.inputs[2]);
         auto* dx = static_cast<float*>(args.outputs[0]);
-        if (plan.by_rows()) return ASPEN_BEST(normalize_grad_rows)(plan, y, rstd, g, dx);
-        ASPEN_BEST(normalize_grad_columns)(plan, y, rstd, g, dx, static_cast<double*>(args.workspace));
+        parts.for_each(args, [&](const ReductionPart& part) {
+          if (plan.by_rows()) return ASPEN_BEST(normalize_grad_rows)(plan, part, y, rstd, g, dx);
+          ASPEN_BEST(normalize_grad_columns)(plan, part, y, rstd, g, dx, column_sums(args, part));
+        });
       },
-      column_workspace(plan));
+      column_workspace(plan, parts));
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Updates of float32 parameters in one pass over memory. rmsprop, lamb and half states run on the reference.
 #include "aspen/ops/optimizer/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "aspen/backends/api/callable_kernel.h"
+#include "aspen/backends/cpu/chunks.h"
 #include "aspen/ops/optimizer/settings.h"
 
 namespace aspen {
@@ -20,6 +22,8 @@ struct AdamNumbers {
   float beta1 = 0, taken1 = 0, beta2 = 0, taken2 = 0;
   float minus_step = 0, root_correction = 1, epsilon = 0;
 };
+
+constexpr std::int64_t kSquareSumBlock = 4096;  // elements summed in float; the sums of blocks meet in double
 
 }  // namespace
 }  // namespace aspen
@@ -60,7 +64,8 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string& why)
   if (!all_f32(request, why)) return nullptr;
   SgdAttrs attrs = request.attrs.as<SgdAttrs>();
   std::int64_t n = request.outputs[0].numel();
-  return make_kernel([attrs, n](const KernelArgs& args) {
+  Chunks chunks = cut_elements(n, kMoveCost);
+  return make_kernel([attrs, n, chunks](const KernelArgs& args) {
     const float* settings = floats(args, 2);
     SgdNumbers numbers{.minus_lr = static_cast<float>(-setting(settings, kLearningRate)),
                        .decay = static_cast<float>(setting(settings, kWeightDecay))};
@@ -77,15 +82,20 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string& why)
       numbers.of_velocity = attrs.nesterov ? momentum : 1.0f;
       numbers.of_gradient = attrs.nesterov ? 1.0f : 0.0f;
     }
-    ASPEN_BEST(sgd)(numbers, floats(args, 0), floats(args, 1), velocity, result(args, 0), new_velocity, n);
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      std::int64_t at = chunk.begin;
+      ASPEN_BEST(sgd)
+      (numbers, floats(args, 0) + at, floats(args, 1) + at, velocity == nullptr ? nullptr : velocity + at,
+       result(args, 0) + at, velocity == nullptr ? nullptr : new_velocity + at, chunk.size());
+    });
   });
 }
 
 std::unique_ptr<Kernel> make_adam(const KernelRequest& request, std::string& why) {
   if (!all_f32(request, why)) return nullptr;
   AdamAttrs attrs = request.attrs.as<AdamAttrs>();
-  std::int64_t n = request.outputs[0].numel();
-  return make_kernel([attrs, n](const KernelArgs& args) {
+  Chunks chunks = cut_elements(request.outputs[0].numel(), kMathCost);
+  return make_kernel([attrs, chunks](const KernelArgs& args) {
     const float* settings = floats(args, 2);
     double lr = setting(settings, kLearningRate), decay = setting(settings, kWeightDecay);
     double beta1 = setting(settings, kMomentum), beta2 = setting(settings, kDampening);
@@ -101,18 +111,34 @@ std::unique_ptr<Kernel> make_adam(const KernelRequest& request, std::string& why
                         .minus_step = static_cast<float>(-(lr / correction1)),
                         .root_correction = static_cast<float>(std::sqrt(correction2)),
                         .epsilon = static_cast<float>(setting(settings, kEpsilon))};
-    ASPEN_BEST(adam)
-    (numbers, floats(args, 0), floats(args, 1), floats(args, 4), floats(args, 5), result(args, 0), result(args, 1),
-     result(args, 2), n);
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      std::int64_t at = chunk.begin;
+      ASPEN_BEST(adam)
+      (numbers, floats(args, 0) + at, floats(args, 1) + at, floats(args, 4) + at, floats(args, 5) + at,
+       result(args, 0) + at, result(args, 1) + at, result(args, 2) + at, chunk.size());
+    });
   });
 }
 
 std::unique_ptr<Kernel> make_square_sum(const KernelRequest& request, std::string& why) {
   if (!all_f32(request, why)) return nullptr;
   std::int64_t n = request.inputs[0].type.numel();
-  return make_kernel([n](const KernelArgs& args) {
-    *result(args, 0) = static_cast<float>(ASPEN_BEST(square_sum_loop)(floats(args, 0), n));
-  });
+  std::int64_t blocks = (n + kSquareSumBlock - 1) / kSquareSumBlock;
+  Chunks chunks = cut(blocks, kMoveCost * static_cast<double>(n));
+  return make_kernel(
+      [n, blocks, chunks](const KernelArgs& args) {
+        auto* sums = static_cast<float*>(args.workspace);
+        for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+          for (std::int64_t b = chunk.begin; b < chunk.end; ++b) {
+            std::int64_t at = b * kSquareSumBlock;
+            sums[b] = ASPEN_BEST(square_sum_block)(floats(args, 0) + at, std::min(kSquareSumBlock, n - at));
+          }
+        });
+        double total = 0;
+        for (std::int64_t b = 0; b < blocks; ++b) total += static_cast<double>(sums[b]);
+        *result(args, 0) = static_cast<float>(total);
+      },
+      static_cast<std::size_t>(blocks) * sizeof(float));
 }
 
 }  // namespace

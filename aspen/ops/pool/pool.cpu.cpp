@@ -2,6 +2,7 @@
 #include "aspen/ops/pool/pool.h"
 
 #include "aspen/backends/api/callable_kernel.h"
+#include "aspen/backends/cpu/chunks.h"
 
 namespace aspen {
 namespace {
@@ -46,10 +47,16 @@ std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request, std::string&
     s.pad_y = attrs.padding[0];
     s.dilation_y = attrs.dilation[0];
   }
-  return make_kernel([s](const KernelArgs& args) {
-    ASPEN_BEST(max_pool)
-    (s, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]),
-     static_cast<std::int32_t*>(args.outputs[1]));
+  double taps = static_cast<double>(request.outputs[0].numel() * s.kernel_y * s.kernel_x);
+  return make_kernel([s, chunks = cut(s.planes, kMoveCost * taps)](const KernelArgs& args) {
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      PoolShape part = s;
+      part.planes = chunk.size();
+      std::int64_t from = chunk.begin * s.height * s.width, to = chunk.begin * s.out_height * s.out_width;
+      ASPEN_BEST(max_pool)
+      (part, static_cast<const float*>(args.inputs[0]) + from, static_cast<float*>(args.outputs[0]) + to,
+       static_cast<std::int32_t*>(args.outputs[1]) + to);
+    });
   });
 }
 
@@ -65,14 +72,20 @@ std::unique_ptr<Kernel> make_max_pool_grad(const KernelRequest& request, std::st
     s.height *= x[i];
     s.out_height *= g.shape[i];
   }
-  return make_kernel([s](const KernelArgs& args) {
-    auto* index = static_cast<const std::int32_t*>(args.inputs[1]);
-    std::int64_t bad = ASPEN_BEST(max_pool_grad)(s, static_cast<const float*>(args.inputs[0]), index,
-                                                 static_cast<float*>(args.outputs[0]));
-    if (bad >= 0) {
-      throw UserError("[max_pool_grad] index {} at position {} is out of range for a plane of {} elements.", index[bad],
-                      bad, s.height * s.width);
-    }
+  Chunks chunks = cut(s.planes, kMoveCost * static_cast<double>(request.outputs[0].numel()));
+  return make_kernel([s, chunks](const KernelArgs& args) {
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      PoolShape part = s;
+      part.planes = chunk.size();
+      std::int64_t from = chunk.begin * s.out_height * s.out_width, to = chunk.begin * s.height * s.width;
+      auto* index = static_cast<const std::int32_t*>(args.inputs[1]) + from;
+      std::int64_t bad = ASPEN_BEST(max_pool_grad)(part, static_cast<const float*>(args.inputs[0]) + from, index,
+                                                   static_cast<float*>(args.outputs[0]) + to);
+      if (bad >= 0) {
+        throw UserError("[max_pool_grad] index {} at position {} is out of range for a plane of {} elements.",
+                        index[bad], from + bad, s.height * s.width);
+      }
+    });
   });
 }
 

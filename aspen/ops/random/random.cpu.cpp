@@ -2,6 +2,7 @@
 #include "aspen/ops/random/random.h"
 
 #include "aspen/backends/api/callable_kernel.h"
+#include "aspen/backends/cpu/chunks.h"
 #include "aspen/ops/random/philox.h"
 
 #define ASPEN_ISA_FILE "aspen/ops/random/random_loops.inc"
@@ -18,21 +19,27 @@ bool declines(const KernelRequest& request, std::string& why) {
 
 std::unique_ptr<Kernel> make_uniform(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
-  std::int64_t stream = request.attrs.as<RandomAttrs>().stream, n = request.outputs[0].numel();
-  return make_kernel([stream, n](const KernelArgs& args) {
-    ASPEN_BEST(uniform_loop)(RandomStream(*args.step, stream), static_cast<float*>(args.outputs[0]), n);
+  std::int64_t stream = request.attrs.as<RandomAttrs>().stream;
+  Chunks chunks = cut_elements(request.outputs[0].numel(), kMathCost);
+  return make_kernel([stream, chunks](const KernelArgs& args) {
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      ASPEN_BEST(uniform_loop)
+      (RandomStream(*args.step, stream), static_cast<float*>(args.outputs[0]), chunk.begin, chunk.end);
+    });
   });
 }
 
 std::unique_ptr<Kernel> make_dropout(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   DropoutAttrs attrs = request.attrs.as<DropoutAttrs>();
-  std::int64_t n = request.outputs[0].numel();
+  Chunks chunks = cut_elements(request.outputs[0].numel(), kMathCost);
   float scale = attrs.p < 1 ? static_cast<float>(1 / (1 - attrs.p)) : 0.0f;
-  return make_kernel([attrs, n, scale](const KernelArgs& args) {
-    ASPEN_BEST(dropout_loop)
-    (RandomStream(*args.step, attrs.stream), static_cast<float>(attrs.p), scale,
-     static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]), n);
+  return make_kernel([attrs, chunks, scale](const KernelArgs& args) {
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      ASPEN_BEST(dropout_loop)
+      (RandomStream(*args.step, attrs.stream), static_cast<float>(attrs.p), scale,
+       static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]), chunk.begin, chunk.end);
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 // Sums and extremes of float32; other types and reductions run on the reference.
 #include "aspen/ops/reduce/reduce.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "aspen/backends/api/callable_kernel.h"
@@ -9,7 +10,14 @@
 namespace aspen {
 namespace {
 
-using ReduceFunction = void (*)(const ReductionPlan& plan, const float* x, float* y);
+constexpr std::int64_t kBlock = 8192;  // elements of a row joined before they meet the total
+
+struct ReduceLoops {
+  void (*part)(const ReductionPlan& plan, const ReductionPart& part, const float* x, float* y);
+  // A single output takes several threads by blocks, which are joined in the order a single thread joins them.
+  float (*block)(const float* x, std::int64_t n);
+  float (*joined)(const float* blocks, std::int64_t count);
+};
 
 }  // namespace
 }  // namespace aspen
@@ -20,6 +28,24 @@ using ReduceFunction = void (*)(const ReductionPlan& plan, const float* x, float
 namespace aspen {
 namespace {
 
+// All of a tensor: one contiguous row.
+std::unique_ptr<Kernel> make_whole_reduction(std::int64_t n, const ReduceLoops& loops) {
+  std::int64_t blocks = (n + kBlock - 1) / kBlock;
+  Chunks chunks = cut(blocks, kReadCost * static_cast<double>(n));
+  return make_kernel(
+      [n, blocks, chunks, loops](const KernelArgs& args) {
+        auto* x = static_cast<const float*>(args.inputs[0]);
+        auto* results = static_cast<float*>(args.workspace);
+        for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+          for (std::int64_t b = chunk.begin; b < chunk.end; ++b) {
+            results[b] = loops.block(x + b * kBlock, std::min(kBlock, n - b * kBlock));
+          }
+        });
+        *static_cast<float*>(args.outputs[0]) = loops.joined(results, blocks);
+      },
+      static_cast<std::size_t>(blocks) * sizeof(float));
+}
+
 std::unique_ptr<Kernel> make_reduction(const KernelRequest& request, std::string& why) {
   const TensorType& x = request.inputs[0].type;
   if (x.dtype != DType::kF32 || x.numel() == 0) {
@@ -27,9 +53,13 @@ std::unique_ptr<Kernel> make_reduction(const KernelRequest& request, std::string
     return nullptr;
   }
   ReductionPlan plan(x.shape, request.attrs.as<ReduceAttrs>().axes);
-  ReduceFunction reduce = ASPEN_BEST(find_reduction)(request.op);
-  return make_kernel([plan, reduce](const KernelArgs& args) {
-    reduce(plan, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]));
+  ReduceLoops loops = ASPEN_BEST(find_reduction)(request.op);
+  if (plan.outputs() == 1) return make_whole_reduction(x.numel(), loops);
+  ReductionParts parts(plan, kReadCost);
+  return make_kernel([plan, parts, loops](const KernelArgs& args) {
+    parts.for_each(args, [&](const ReductionPart& part) {
+      loops.part(plan, part, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]));
+    });
   });
 }
 

@@ -1,5 +1,5 @@
 #include "aspen/backends/api/callable_kernel.h"
-#include "aspen/backends/api/strided_rows.h"
+#include "aspen/backends/cpu/chunks.h"
 
 #define ASPEN_ISA_FILE "aspen/ops/select/select_loops.inc"
 #include "aspen/backends/cpu/each_isa.h"
@@ -13,16 +13,18 @@ std::unique_ptr<Kernel> make_select(const KernelRequest& request, std::string& w
     return nullptr;
   }
   const auto& in = request.inputs;
-  auto rows = broadcast_rows<3>(request.outputs[0].shape, {&in[0].type.shape, &in[1].type.shape, &in[2].type.shape});
-  return make_kernel([rows](const KernelArgs& args) {
-    auto [dc, dx, dy] = rows.strides();
-    rows.for_each_row([&](std::int64_t first, const auto& offsets) {
-      ASPEN_BEST(select_loop)
-      (static_cast<const bool*>(args.inputs[0]) + offsets[0], dc,
-       static_cast<const float*>(args.inputs[1]) + offsets[1], dx,
-       static_cast<const float*>(args.inputs[2]) + offsets[2], dy, static_cast<float*>(args.outputs[0]) + first,
-       rows.row_size());
-    });
+  ChunkedRows<3> chunked(
+      broadcast_rows<3>(request.outputs[0].shape, {&in[0].type.shape, &in[1].type.shape, &in[2].type.shape}),
+      kMoveCost);
+  return make_kernel([chunked](const KernelArgs& args) {
+    auto [dc, dx, dy] = chunked.rows().strides();
+    chunked.for_each_piece(
+        args, [&, dc = dc, dx = dx, dy = dy](std::int64_t first, const auto& offsets, std::int64_t n) {
+          ASPEN_BEST(select_loop)
+          (static_cast<const bool*>(args.inputs[0]) + offsets[0], dc,
+           static_cast<const float*>(args.inputs[1]) + offsets[1], dx,
+           static_cast<const float*>(args.inputs[2]) + offsets[2], dy, static_cast<float*>(args.outputs[0]) + first, n);
+        });
   });
 }
 

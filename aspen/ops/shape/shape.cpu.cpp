@@ -2,7 +2,7 @@
 #include "aspen/ops/shape/shape.h"
 
 #include "aspen/backends/api/callable_kernel.h"
-#include "aspen/backends/api/strided_rows.h"
+#include "aspen/backends/cpu/chunks.h"
 
 #define ASPEN_ISA_FILE "aspen/ops/shape/shape_loops.inc"
 #include "aspen/backends/cpu/each_isa.h"
@@ -60,16 +60,20 @@ std::unique_ptr<Kernel> make_transpose(const KernelRequest& request, std::string
     return nullptr;
   }
   TurnPlan plan = turn_plan(axes);
-  return make_kernel([plan](const KernelArgs& args) {
+  double cost = kMoveCost * static_cast<double>(x.numel());
+  bool whole_planes = plan.others.size() >= 2 * worthwhile_parts(cost);
+  Chunks chunks = whole_planes ? cut(plan.others.size(), cost) : cut(plan.columns, cost, {.multiple = 16});
+  return make_kernel([plan, chunks, whole_planes](const KernelArgs& args) {
     auto* from = static_cast<const float*>(args.inputs[0]);
     auto* to = static_cast<float*>(args.outputs[0]);
-    plan.others.for_each_row([&](std::int64_t, const auto& offsets) {
-      auto [from_step, to_step] = plan.others.strides();
-      for (std::int64_t i = 0; i < plan.others.row_size(); ++i) {
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      Chunk planes = whole_planes ? chunk : Chunk{0, 0, plan.others.size()};
+      Chunk columns = whole_planes ? Chunk{0, 0, plan.columns} : chunk;
+      plan.others.for_each_element_in(planes.begin, planes.end, [&](std::int64_t, const auto& offsets) {
         ASPEN_BEST(transpose_plane)
-        (from + offsets[0] + i * from_step, plan.from_stride, plan.rows, plan.columns, to + offsets[1] + i * to_step,
-         plan.to_stride);
-      }
+        (from + offsets[0] + columns.begin, plan.from_stride, plan.rows, columns.size(),
+         to + offsets[1] + columns.begin * plan.to_stride, plan.to_stride);
+      });
     });
   });
 }

@@ -1,7 +1,18 @@
 #include "aspen/ops/softmax/softmax.h"
 
 #include "aspen/backends/api/callable_kernel.h"
-#include "aspen/backends/api/strided_rows.h"
+#include "aspen/backends/cpu/chunks.h"
+
+namespace aspen {
+namespace {
+
+// The lines of one thread.
+struct LinesPart {
+  Chunk outer, inner;
+};
+
+}  // namespace
+}  // namespace aspen
 
 #define ASPEN_ISA_FILE "aspen/ops/softmax/softmax_loops.inc"
 #include "aspen/backends/cpu/each_isa.h"
@@ -20,36 +31,68 @@ AxisLines lines_of(const KernelRequest& request) {
   return AxisLines(request.inputs[0].type.shape, request.attrs.as<SoftmaxAttrs>().axis, request.op.c_str());
 }
 
-// The exponentials of a line, or a top and a sum for each line beside another.
-std::size_t scratch_bytes(const AxisLines& lines) {
-  std::int64_t floats = lines.inner == 1 ? lines.size : 2 * lines.inner;
-  return static_cast<std::size_t>(floats) * sizeof(float);
-}
+// Lines cut for several threads: along the outer axes, or, where these are short, among the lines beside each other.
+// Each part has scratch memory for the exponentials of a line, or a top and a sum for each line beside another.
+class LineParts {
+ public:
+  explicit LineParts(const AxisLines& lines) : lines_(lines) {
+    double cost = kMathCost * static_cast<double>(lines.outer * lines.size * lines.inner);
+    cuts_outer_ = lines.inner == 1 || lines.outer >= 2 * worthwhile_parts(cost);
+    chunks_ = cuts_outer_ ? cut(lines.outer, cost) : cut(lines.inner, cost, {.multiple = 64});
+    std::int64_t beside = cuts_outer_ ? lines.inner : chunks_.size();
+    floats_ = (lines.inner == 1 ? lines.size : 2 * beside) + 16;  // neighbours on cache lines of their own
+  }
+
+  std::size_t scratch_bytes() const { return static_cast<std::size_t>(chunks_.count() * floats_) * sizeof(float); }
+
+  template <class F>
+  void for_each(const KernelArgs& args, F&& compute) const {
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
+      float* scratch = static_cast<float*>(args.workspace) + chunk.index * floats_;
+      if (cuts_outer_) {
+        compute(LinesPart{chunk, {0, 0, lines_.inner}}, scratch);
+      } else {
+        compute(LinesPart{{0, 0, lines_.outer}, chunk}, scratch);
+      }
+    });
+  }
+
+ private:
+  AxisLines lines_;
+  bool cuts_outer_ = true;
+  Chunks chunks_;
+  std::int64_t floats_ = 0;
+};
 
 template <bool kLog>
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   AxisLines lines = lines_of(request);
+  LineParts parts(lines);
   return make_kernel(
-      [lines](const KernelArgs& args) {
-        ASPEN_BEST(softmax<kLog>)
-        (lines, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]),
-         static_cast<float*>(args.workspace));
+      [lines, parts](const KernelArgs& args) {
+        parts.for_each(args, [&](const LinesPart& part, float* scratch) {
+          ASPEN_BEST(softmax<kLog>)
+          (lines, part, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]), scratch);
+        });
       },
-      scratch_bytes(lines));
+      parts.scratch_bytes());
 }
 
 template <bool kLog>
 std::unique_ptr<Kernel> make_softmax_grad(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   AxisLines lines = lines_of(request);
+  LineParts parts(lines);
   return make_kernel(
-      [lines](const KernelArgs& args) {
-        ASPEN_BEST(softmax_grad<kLog>)
-        (lines, static_cast<const float*>(args.inputs[0]), static_cast<const float*>(args.inputs[1]),
-         static_cast<float*>(args.outputs[0]), static_cast<float*>(args.workspace));
+      [lines, parts](const KernelArgs& args) {
+        parts.for_each(args, [&](const LinesPart& part, float* scratch) {
+          ASPEN_BEST(softmax_grad<kLog>)
+          (lines, part, static_cast<const float*>(args.inputs[0]), static_cast<const float*>(args.inputs[1]),
+           static_cast<float*>(args.outputs[0]), scratch);
+        });
       },
-      scratch_bytes(lines));
+      parts.scratch_bytes());
 }
 
 }  // namespace

@@ -1,0 +1,287 @@
+// Bits do not depend on threads: every kernel gives the same result with a team of any size, with chunks in any order,
+// at any place in memory, and while it runs on another thread with other buffers.
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "aspen/ops/cast/cast.h"
+#include "aspen/ops/conv/conv.h"
+#include "aspen/ops/dot/dot.h"
+#include "aspen/ops/normalize/normalize.h"
+#include "aspen/ops/optimizer/optimizer.h"
+#include "aspen/ops/pool/pool.h"
+#include "aspen/ops/random/random.h"
+#include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/shape/shape.h"
+#include "aspen/ops/softmax/softmax.h"
+#include "aspen/ops/unary/unary.h"
+#include "aspen/runtime/thread_team.h"
+#include "tests/cpu/compare.h"
+
+namespace aspen::testing {
+namespace {
+
+const Backend& cpu() {
+  static const auto backend = make_cpu_backend();
+  return *backend;
+}
+
+// The chunks from the last to the first, all on the calling thread; remembers how many there were at most.
+class BackwardsTeam final : public ThreadTeam {
+ public:
+  std::size_t num_threads() const override { return 2; }
+  void run(std::int64_t num_chunks, const std::function<void(std::int64_t)>& work) override {
+    most_chunks = std::max(most_chunks, num_chunks);
+    for (std::int64_t chunk = num_chunks; chunk-- > 0;) work(chunk);
+  }
+  std::int64_t most_chunks = 1;
+};
+
+struct Inputs {
+  std::vector<Buffer> buffers;
+  std::vector<const void*> pointers;
+};
+
+Inputs make_inputs(const KernelRequest& request, const CompareOptions& options, unsigned seed = 7) {
+  std::mt19937 random(seed);
+  Inputs inputs;
+  for (const KernelInput& input : request.inputs) {
+    if (input.present) {
+      inputs.buffers.push_back(random_buffer(input.type, random, options.low, options.high, options.top));
+    }
+    inputs.pointers.push_back(input.present ? inputs.buffers.back().get() : nullptr);
+  }
+  return inputs;
+}
+
+std::vector<Buffer> run_with(const Kernel& kernel, const KernelRequest& request, const Inputs& inputs,
+                             ThreadTeam* team) {
+  Buffer workspace(kernel.workspace_bytes());
+  std::vector<Buffer> results;
+  std::vector<void*> outputs;
+  for (const TensorType& type : request.outputs) {
+    results.emplace_back(type.bytes());
+    outputs.push_back(results.back().get());
+  }
+  StepContext step{.seed = 42, .step = 3, .team = team};
+  kernel.run(KernelArgs{inputs.pointers, outputs, workspace.get(), &step});
+  EXPECT_TRUE(workspace.intact()) << to_string(request) << " writes past its workspace";
+  for (const Buffer& result : results) EXPECT_TRUE(result.intact()) << to_string(request) << " writes past its output";
+  return results;
+}
+
+void expect_same_bits(const KernelRequest& request, const std::vector<Buffer>& expected,
+                      const std::vector<Buffer>& actual, const std::string& what) {
+  for (std::size_t i = 0; i < request.outputs.size(); ++i) {
+    std::size_t bytes = request.outputs[i].bytes();
+    EXPECT_EQ(std::memcmp(expected[i].get(), actual[i].get(), bytes), 0)
+        << to_string(request) << ", output " << i << " differs " << what;
+  }
+}
+
+// Returns the largest number of chunks the kernel hands out.
+std::int64_t check_teams(const KernelRequest& request, const CompareOptions& options = {}) {
+  static const auto one = make_thread_team(1), two = make_thread_team(2), three = make_thread_team(3);
+  std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
+  Inputs inputs = make_inputs(request, options);
+  std::vector<Buffer> expected = run_with(*kernel, request, inputs, nullptr);
+  for (ThreadTeam* team : {one.get(), two.get(), three.get()}) {
+    expect_same_bits(request, expected, run_with(*kernel, request, inputs, team),
+                     fmt::format("with {} threads", team->num_threads()));
+  }
+  BackwardsTeam backwards;
+  expect_same_bits(request, expected, run_with(*kernel, request, inputs, &backwards), "with chunks from last to first");
+  return backwards.most_chunks;
+}
+
+TEST(Threads, EveryExampleHasTheSameBits) {
+  for (const OpDef* op : op_registry().all()) {
+    if (op->is_alias() || op->has_side_effect()) continue;  // no kernel of ours
+    for (const Example& example : op->examples()) {
+      KernelRequest request = request_of(op->name(), example.attrs, {example.inputs.begin(), example.inputs.end()});
+      ASSERT_NO_THROW(check_teams(request, {.low = example.low, .high = example.high, .top = 2})) << op->name();
+    }
+  }
+}
+
+struct LargeCase {
+  std::string op;
+  Attrs attrs;
+  InputTypes inputs;
+  CompareOptions options = {};
+};
+
+ConvAttrs plane(std::int64_t stride, std::int64_t padding, std::int64_t groups = 1) {
+  return {{stride, stride}, {padding, padding}, {1, 1}, groups};
+}
+
+// Forward and both gradients.
+void add_conv(std::vector<LargeCase>& cases, const Shape& x, const Shape& w, const ConvAttrs& attrs) {
+  Shape y{x[0], w[0]};
+  for (std::size_t i = 0; i < 2; ++i) y.push_back((x[i + 2] + 2 * attrs.padding[i] - w[i + 2]) / attrs.stride[i] + 1);
+  cases.push_back({"conv", Attrs::of(attrs), {f32(x), f32(w), f32({w[0]})}});
+  cases.push_back({"conv_input_grad", Attrs::of(ConvGradAttrs{attrs, x}), {f32(y), f32(w)}});
+  cases.push_back({"conv_weight_grad", Attrs::of(ConvGradAttrs{attrs, w}), {f32(x), f32(y)}});
+}
+
+std::vector<LargeCase> products() {
+  std::vector<LargeCase> cases;
+  auto add = [&](Shape a, Shape b, bool transpose_a, bool transpose_b) {
+    cases.push_back({"dot", Attrs::of(DotAttrs{transpose_a, transpose_b}), {f32(std::move(a)), f32(std::move(b))}});
+  };
+  add({700, 200}, {200, 300}, false, false);  // rows, the last chunk shorter
+  add({200, 700}, {200, 300}, true, false);
+  add({700, 200}, {300, 200}, false, true);
+  add({100, 300}, {300, 900}, false, false);  // columns
+  add({300, 100}, {300, 900}, true, false);
+  add({100, 300}, {900, 300}, false, true);
+  add({13, 100, 70}, {13, 70, 90}, false, false);  // a batch
+  add({12, 70, 100}, {12, 90, 70}, true, true);
+  add({12, 600}, {600, 2000}, false, false);  // our own loops: columns, columns, rows, a batch
+  add({12, 600}, {2000, 600}, false, true);
+  add({5000, 12}, {12, 300}, false, false);
+  add({70, 48, 48}, {70, 48, 48}, false, false);
+  return cases;
+}
+
+std::vector<LargeCase> convolutions() {
+  std::vector<LargeCase> cases;
+  add_conv(cases, {6, 32, 28, 28}, {32, 32, 3, 3}, plane(1, 1));  // the gradient by weights: a sum over images
+  add_conv(cases, {4, 64, 6, 6}, {128, 64, 3, 3}, plane(1, 1));   // in parts of the channels
+  add_conv(cases, {8, 96, 28, 28}, {96, 1, 3, 3}, plane(2, 1, 96));
+  add_conv(cases, {5, 48, 20, 20}, {48, 24, 3, 3}, plane(1, 0, 2));
+  add_conv(cases, {70, 4, 20, 20}, {12, 4, 3, 3}, plane(1, 1));  // one image per lane
+  return cases;
+}
+
+std::vector<LargeCase> rows_and_sums() {
+  return {
+      {"reduce_sum", Attrs::of(ReduceAttrs{{0, 1}}), {f32({1000, 1001})}},
+      {"reduce_max", Attrs::of(ReduceAttrs{{1}}), {f32({1000, 1001})}},
+      {"reduce_sum", Attrs::of(ReduceAttrs{{0}}), {f32({1000, 1001})}},
+      {"reduce_sum", Attrs::of(ReduceAttrs{{1}}), {f32({50, 100, 201})}},
+      {"reduce_min", Attrs::of(ReduceAttrs{{0, 2}}), {f32({30, 40, 901})}},
+      {"square_sum", Attrs(), {f32({999999})}},
+      {"softmax", Attrs::of(SoftmaxAttrs{1}), {f32({1000, 333})}},
+      {"log_softmax", Attrs::of(SoftmaxAttrs{1}), {f32({40, 21, 401})}},
+      {"log_softmax", Attrs::of(SoftmaxAttrs{0}), {f32({21, 16001})}},
+      {"softmax_grad", Attrs::of(SoftmaxAttrs{1}), {f32({40, 21, 401}), f32({40, 21, 401})}},
+      {"softmax_grad", Attrs::of(SoftmaxAttrs{0}), {f32({21, 16001}), f32({21, 16001})}},
+      {"log_softmax_grad", Attrs::of(SoftmaxAttrs{1}), {f32({1000, 333}), f32({1000, 333})}},
+      {"normalize", Attrs::of(NormalizeAttrs{{1}}), {f32({1000, 333})}},
+      {"normalize", Attrs::of(NormalizeAttrs{{0, 2}}), {f32({30, 40, 401})}},
+      {"normalize", Attrs::of(NormalizeAttrs{{0}}), {f32({300, 1001})}},
+      {"normalize", Attrs::of(NormalizeAttrs{{1}}), {f32({50, 100, 201})}},
+      {"normalize_grad", Attrs::of(NormalizeAttrs{{1}}), {f32({1000, 333}), f32({1000, 1}), f32({1000, 333})}},
+      {"normalize_grad", Attrs::of(NormalizeAttrs{{0}}), {f32({300, 1001}), f32({1, 1001}), f32({300, 1001})}},
+      {"normalize_grad", Attrs::of(NormalizeAttrs{{1}}), {f32({50, 100, 201}), f32({50, 1, 201}), f32({50, 100, 201})}},
+      {"max_pool", Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}}), {f32({4, 20, 61, 61})}},
+      {"max_pool_grad",
+       Attrs::of(MaxPoolGradAttrs{{5, 100, 40, 40}}),
+       {f32({5, 100, 20, 20}), i32({5, 100, 20, 20})},
+       {.top = 1600}},
+  };
+}
+
+std::vector<LargeCase> elements() {
+  TensorType x = f32({500, 801}), half{DType::kF16, {500, 801}}, flag{DType::kBool, {500, 801}};
+  TensorType settings = f32({kNumSettings}), steps = f32({});
+  CompareOptions positive{.low = 0.1, .high = 0.9};
+  return {
+      {"exp", Attrs(), {x}},
+      {"tanh", Attrs(), {half}},
+      {"add", Attrs(), {x, x}},
+      {"mul", Attrs(), {half, half}},
+      {"sub", Attrs(), {x, f32({801})}},
+      {"div", Attrs(), {x, f32({500, 1})}, positive},
+      {"relu_grad", Attrs(), {x, x}},
+      {"lt", Attrs(), {x, x}},
+      {"select", Attrs(), {flag, x, f32({801})}},
+      {"cast", Attrs::of(CastAttrs{DType::kF16}), {x}},
+      {"cast", Attrs::of(CastAttrs{DType::kF32}), {flag}},
+      {"random_uniform", Attrs::of(RandomAttrs{DType::kF32, {500, 801}, 5}), {}},
+      {"dropout", Attrs::of(DropoutAttrs{0.3, 5}), {x}},
+      {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {x}},
+      {"transpose", Attrs::of(TransposeAttrs{{0, 2, 1}}), {f32({100, 50, 81})}},
+      {"sgd", Attrs::of(SgdAttrs{true, true}), {x, x, settings, steps, x}, positive},
+      {"sgd", Attrs::of(SgdAttrs{false, false}), {x, x, settings, steps}, positive},
+      {"adam", Attrs::of(AdamAttrs{}), {x, x, settings, steps, x, x}, positive},
+  };
+}
+
+void check_large(const std::vector<LargeCase>& cases) {
+  for (const LargeCase& c : cases) {
+    KernelRequest request = request_of(c.op, c.attrs, c.inputs);
+    EXPECT_GT(check_teams(request, c.options), 1) << to_string(request) << " is not dealt out; take a larger shape";
+  }
+}
+
+TEST(Threads, ProductsHaveTheSameBits) { check_large(products()); }
+TEST(Threads, ConvolutionsHaveTheSameBits) { check_large(convolutions()); }
+TEST(Threads, RowsAndSumsHaveTheSameBits) { check_large(rows_and_sums()); }
+TEST(Threads, ElementsHaveTheSameBits) { check_large(elements()); }
+
+TEST(Threads, ChunksEqualTheReference) {
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements()}) {
+    for (const LargeCase& c : cases) {
+      CompareOptions options = c.options;
+      options.tolerance = 2e-5;
+      compare(c.op, c.attrs, c.inputs, options);
+    }
+  }
+}
+
+// The position counts from the start of the tensor, whichever chunk finds the mistake.
+TEST(Threads, AnErrorNamesTheFirstWrongPlace) {
+  KernelRequest request = request_of("max_pool_grad", Attrs::of(MaxPoolGradAttrs{{5, 100, 40, 40}}),
+                                     {f32({5, 100, 20, 20}), i32({5, 100, 20, 20})});
+  std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
+  Inputs inputs = make_inputs(request, {.top = 1600});
+  for (std::int64_t wrong : {90000, 150000}) inputs.buffers[1].as<std::int32_t>()[wrong] = 1600;
+  auto team = make_thread_team(3);
+  try {
+    run_with(*kernel, request, inputs, team.get());
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("position 90000 "), std::string::npos) << error.what();
+  }
+}
+
+// Replicas share kernels.
+TEST(Threads, AKernelRunsOnSeveralThreadsAtOnce) {
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements()}) {
+    for (const LargeCase& c : cases) {
+      KernelRequest request = request_of(c.op, c.attrs, c.inputs);
+      std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
+      Inputs first = make_inputs(request, c.options, 1), second = make_inputs(request, c.options, 2);
+      std::vector<Buffer> expected = run_with(*kernel, request, first, nullptr), actual;
+      std::thread other([&] { run_with(*kernel, request, second, nullptr); });
+      actual = run_with(*kernel, request, first, nullptr);
+      other.join();
+      expect_same_bits(request, expected, actual, "while another thread runs the kernel");
+    }
+  }
+}
+
+TEST(Threads, ProductsDoNotDependOnAlignment) {
+  for (const LargeCase& c : products()) {
+    KernelRequest request = request_of(c.op, c.attrs, c.inputs);
+    std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
+    Inputs inputs = make_inputs(request, {});
+    std::vector<Buffer> expected = run_with(*kernel, request, inputs, nullptr);
+    for (std::size_t shift : {4, 28, 60}) {
+      Inputs shifted;
+      for (std::size_t i = 0; i < 2; ++i) {
+        std::size_t bytes = request.inputs[i].type.bytes();
+        shifted.buffers.emplace_back(bytes + shift);
+        shifted.pointers.push_back(shifted.buffers[i].as<std::byte>() + shift);
+        std::memcpy(shifted.buffers[i].as<std::byte>() + shift, inputs.pointers[i], bytes);
+      }
+      expect_same_bits(request, expected, run_with(*kernel, request, shifted, nullptr),
+                       fmt::format("with inputs moved by {} bytes", shift));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace aspen::testing
