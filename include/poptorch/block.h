@@ -9,16 +9,21 @@
 
 namespace poptorch {
 
-// The ops captured while it lives belong to this virtual IPU, as stage of the same number.
+// The ops captured while it lives belong to this block; the strategy of the options gives it its stage and virtual IPU.
+// The same user_id is the same block. At its end there is no block: an op after it must be in another one.
 class Block {
  public:
   explicit Block(std::int64_t ipu_id);
+  explicit Block(const std::string& user_id);
+  Block(const std::string& user_id, std::int64_t ipu_id);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
- private:
-  bool is_open_ = false;
+  // A block that lasts until the next one starts.
+  static void start(std::int64_t ipu_id);
+  static void start(const std::string& user_id);
+  static void start(const std::string& user_id, std::int64_t ipu_id);
 };
 
 // The ops captured while it lives are named "<name>/...".

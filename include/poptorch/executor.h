@@ -28,8 +28,8 @@ class Executor {
   Executor& operator=(Executor&&) noexcept;
   ~Executor();
 
-  // One call: deviceIterations * gradientAccumulation micro-batches, one after the other along the first axis of each
-  // input. Returns what forward returned, batched by the output mode.
+  // One call: deviceIterations * gradientAccumulation * replicationFactor micro-batches, one after the other along the
+  // first axis of each input. Returns what forward returned, batched by the output mode, a block per replica.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
   template <class... Tensors>
   std::vector<at::Tensor> operator()(const Tensors&... inputs) {

@@ -12,3 +12,4 @@
 #include "poptorch/executor.h"
 #include "poptorch/optim.h"
 #include "poptorch/options.h"
+#include "poptorch/strategy.h"

@@ -5,6 +5,8 @@
 #include <random>
 
 #include "poptorch/api/guarded.h"
+#include "poptorch/api/placer.h"
+#include "poptorch/model/ipus.h"
 #include "poptorch/model/model.h"
 
 namespace poptorch {
@@ -67,7 +69,7 @@ std::vector<at::Tensor> first_micro_batch(const std::vector<at::Tensor>& inputs,
     } else if (input.dim() == 0 || input.size(0) % count != 0) {
       throw Error(
           fmt::format("[run] input {} has {} rows; expected a multiple of {} (deviceIterations x "
-                      "gradientAccumulation).",
+                      "gradientAccumulation x replicationFactor).",
                       i, input.dim() == 0 ? 0 : input.size(0), count));
     } else {
       batches.push_back(input.narrow(0, 0, input.size(0) / count));
@@ -88,7 +90,10 @@ struct Executor::State {
   std::vector<ModelOutput> outputs;
 
   std::int64_t gradient_accumulation() const { return training ? options.Training.gradientAccumulation() : 1; }
-  std::int64_t micro_batches() const { return options.deviceIterations() * gradient_accumulation(); }
+  std::int64_t micro_batches() const {
+    return options.deviceIterations() * gradient_accumulation() * options.replicationFactor();
+  }
+  CompileSettings compile_settings() const;
   void compile(const std::vector<at::Tensor>& inputs);
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
   Model& compiled(const char* who) const;
@@ -105,23 +110,35 @@ void Executor::State::compile(const std::vector<at::Tensor>& inputs) {
   for (const auto& [name, tensor] : function.buffers) made->add_tensor(name, tensor, false);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < inputs.size(); ++i) names.push_back(fmt::format("input{}", i));
-  outputs = made->capture(function.forward, first_micro_batch(inputs, micro_batches()), names);
-  if (made->devices().size() > 1) {
-    throw Error(
-        "[compile] the blocks of the model are on several IPUs, which is not supported yet; give all blocks "
-        "the same ipu_id.");
+  {
+    Placer placer(options.executionStrategy());
+    outputs = made->capture(function.forward, first_micro_batch(inputs, micro_batches()), names);
   }
-  CompileSettings settings;
-  settings.gradient_accumulation = gradient_accumulation();
-  settings.mean_reduction = options.Training.accumulationAndReplicationReductionType() == ReductionType::Mean;
-  settings.seed = options.randomSeed().value_or(std::random_device()());
-  settings.backend = options.backend();
-  settings.optimizer = optimizer;
-  settings.settings = this->settings;
-  made->compile(settings);
+  IpuRequest ipus;
+  ipus.used = made->devices();
+  ipus.replicas = options.replicationFactor();
+  ipus.rounds_up = options.autoRoundNumIPUs();
+  required_ipus(ipus);
+  made->compile(compile_settings());
   made->attach();
   made->upload_weights();
   model = std::move(made);
+}
+
+CompileSettings Executor::State::compile_settings() const {
+  CompileSettings made;
+  made.options.gradient_accumulation = gradient_accumulation();
+  made.options.device_iterations = options.deviceIterations();
+  made.options.mean_reduction = options.Training.accumulationAndReplicationReductionType() == ReductionType::Mean;
+  made.options.execution = options.executionStrategy().kind() == ExecutionStrategy::Kind::Pipelined
+                               ? aspen::Execution::kPipelined
+                               : aspen::Execution::kSharded;
+  made.options.replicas = static_cast<std::size_t>(options.replicationFactor());
+  made.options.optimizer = optimizer;
+  made.seed = options.randomSeed().value_or(std::random_device()());
+  made.backend = options.backend();
+  made.settings = settings;
+  return made;
 }
 
 std::vector<at::Tensor> Executor::State::run(const std::vector<at::Tensor>& inputs) {

@@ -30,6 +30,22 @@ Options& Options::deviceIterations(std::int64_t iterations) {
   return *this;
 }
 
+Options& Options::replicationFactor(std::int64_t replicas) {
+  check_positive("replicationFactor", replicas);
+  replication_factor_ = replicas;
+  return *this;
+}
+
+Options& Options::setExecutionStrategy(ExecutionStrategy strategy) {
+  strategy_ = std::move(strategy);
+  return *this;
+}
+
+Options& Options::autoRoundNumIPUs(bool round) {
+  rounds_ipus_ = round;
+  return *this;
+}
+
 Options& Options::outputMode(OutputMode mode, std::int64_t period) {
   check_positive("the period of outputMode", period);
   output_mode_ = mode;

@@ -41,12 +41,12 @@ void pop_name_scope() {
 
 void begin_ipu_block(std::int64_t stage, std::int64_t phase, std::int64_t ipu) {
   if (Recorder* recorder = Recorder::current()) {
-    recorder->push_placement({.device = ipu, .stage = stage, .phase = phase});
+    recorder->begin_block({.device = ipu, .stage = stage, .phase = phase});
   }
 }
 
 void end_ipu_block() {
-  if (Recorder* recorder = Recorder::current()) recorder->pop_placement();
+  if (Recorder* recorder = Recorder::current()) recorder->end_block();
 }
 
 c10::ScalarType type_named(const std::string& name) {

@@ -189,6 +189,7 @@ Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
     return arguments;
   }
   try {
+    require_block(op);
     if (auto results = lower_special(*this, op, arguments)) return *results;
     if (auto results = by_handler(*this, op, arguments)) return *results;
     if (!traced && !random) return as_constants(*this, op, std::move(arguments));

@@ -25,6 +25,10 @@ bool same_bytes(const aspen::Value* constant, const aspen::TensorType& type, con
   return constant->type() == type && *constant->producer()->attrs<aspen::ConstantAttrs>().data.bytes == bytes;
 }
 
+bool is_written(const aspen::Variable* variable, const TracedStorage& storage) {
+  return variable != nullptr && storage.writes > 0 && storage.base != variable->value.get();
+}
+
 }  // namespace
 
 void set_source_provider(std::function<std::string()> provider) { source_provider() = std::move(provider); }
@@ -73,10 +77,19 @@ std::vector<at::Tensor> Recorder::run(const std::function<std::vector<at::Tensor
 
 void Recorder::assign_written_variables() {
   for (const auto& slot : variables_) {
-    if (slot->variable == nullptr || slot->storage->writes == 0) continue;
-    aspen::Value* before = slot->variable->value.get();
-    if (slot->storage->base != before) b.emit("assign", {before, slot->storage->base});
+    if (!is_written(slot->variable, *slot->storage)) continue;
+    // A variable lives where its new contents are made, not where the model ends.
+    if (const aspen::Op* producer = slot->storage->base->producer()) b.like(*producer);
+    b.emit("assign", {slot->variable->value.get(), slot->storage->base});
   }
+}
+
+std::vector<std::string> Recorder::written_variables() const {
+  std::vector<std::string> names;
+  for (const auto& slot : variables_) {
+    if (is_written(slot->variable, *slot->storage)) names.push_back(slot->name);
+  }
+  return names;
 }
 
 std::vector<Recorder::WrittenInput> Recorder::written_inputs() {
@@ -124,7 +137,8 @@ aspen::Value* Recorder::constant_of(const at::Tensor& tensor) {
   std::vector<std::byte> bytes = to_graph_bytes(tensor);
   auto& seen = constants_[tensor.data_ptr()];
   for (aspen::Value* constant : seen) {
-    if (same_bytes(constant, type, bytes)) return constant;
+    // Each device keeps the constants it needs.
+    if (constant->producer()->placement == b.placement && same_bytes(constant, type, bytes)) return constant;
   }
   seen.push_back(aspen::build::constant(b, type, std::move(bytes)));
   return seen.back();
@@ -189,15 +203,19 @@ void Recorder::pop_scope() {
   scopes_.pop_back();
 }
 
-void Recorder::push_placement(aspen::Placement placement) {
-  placements_.push_back(b.placement);
+void Recorder::begin_block(aspen::Placement placement) {
   b.placement = placement;
+  after_block_ = false;
 }
 
-void Recorder::pop_placement() {
-  if (placements_.empty()) throw aspen::UserError("[capture] the end of a block without its beginning.");
-  b.placement = placements_.back();
-  placements_.pop_back();
+void Recorder::end_block() { after_block_ = true; }
+
+void Recorder::require_block(const c10::OperatorHandle& op) const {
+  if (!after_block_) return;
+  throw aspen::UserError(
+      "[{}] No active Block: the op comes after the end of a Block and is in no other, so it has no stage and no IPU. "
+      "Put it into a Block; one with the user_id of an earlier block continues that block.{}",
+      full_name(op), where());
 }
 
 void Recorder::locate() {

@@ -15,6 +15,7 @@
 #include "aspen/compiler/ir/builder.h"
 #include "poptorch/capture/host_table.h"
 #include "poptorch/capture/known.h"
+#include "poptorch/capture/overlap.h"
 
 namespace poptorch {
 
@@ -44,6 +45,7 @@ class Recorder {
     aspen::Value* value;
   };
   std::vector<WrittenInput> written_inputs();
+  std::vector<std::string> written_variables() const;
   const std::set<std::string>& host_calls() const { return host_calls_; }
 
   // -- tensors ---------------------------------------------------------------------------------------------
@@ -62,12 +64,16 @@ class Recorder {
   torch::jit::Stack dispatch(const c10::OperatorHandle& op, torch::jit::Stack arguments);
   std::int64_t new_stream() { return next_stream_++; }
   void note_host_call(const std::string& op);
+  std::vector<OverlapMark> overlap_marks;
 
   // -- where we are -----------------------------------------------------------------------------------------
   void push_scope(std::string name);
   void pop_scope();
-  void push_placement(aspen::Placement placement);
-  void pop_placement();
+  // Ops belong to the block that began last. After the end of a block there is none until another begins: an op there
+  // is an error.
+  void begin_block(aspen::Placement placement);
+  void end_block();
+  void locate();              // takes over where the program stands now
   std::string where() const;  // "\n  captured at model.py:42, Net.forward", "" when unknown
 
   // The message of the last error thrown while recording: tells our errors from others when they come back through
@@ -84,7 +90,7 @@ class Recorder {
     aspen::Variable* variable = nullptr;  // nullptr until the model uses it
   };
 
-  void locate();
+  void require_block(const c10::OperatorHandle& op) const;
   aspen::Value* constant_of(const at::Tensor& tensor);
 
   bool training_;
@@ -94,7 +100,7 @@ class Recorder {
   std::map<const void*, std::vector<aspen::Value*>> constants_;  // by the address they were read from
   Known known_;
   std::vector<std::string> scopes_;
-  std::vector<aspen::Placement> placements_;
+  bool after_block_ = false;  // a block has ended and no other begun
   std::int64_t next_stream_ = 0;
   std::set<std::string> host_calls_;
   std::string last_error_;

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "aspen/base/log.h"
@@ -48,7 +50,14 @@ void Model::add_tensor(const std::string& name, const at::Tensor& tensor, bool i
   for (const HostTensor& known : tensors_) {
     if (known.name == name) throw aspen::UserError("[capture] there are two tensors named \"{}\".", name);
   }
-  tensors_.push_back({name, tensor, is_parameter});
+  tensors_.push_back({name, tensor, is_parameter, tensor, {}});
+}
+
+void Model::add_grouped_parameter(const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
+                                  const aspen::ReplicaGrouping& grouping) {
+  add_tensor(name, tensor, true);
+  tensors_.back().seen = seen;
+  tensors_.back().grouping = grouping;
 }
 
 std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
@@ -56,9 +65,9 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
   if (captured_) throw aspen::UserError("[capture] this model has been captured already.");
   Recorder recorder(graph_, training_);
   for (const HostTensor& entry : tensors_) {
-    const bool trainable = entry.is_parameter && entry.tensor.requires_grad();
+    const bool trainable = entry.is_parameter && entry.seen.requires_grad();
     const auto kind = entry.is_parameter ? aspen::VariableKind::kParameter : aspen::VariableKind::kBuffer;
-    recorder.add_variable(entry.name, entry.tensor, kind, trainable);
+    recorder.add_variable(entry.name, entry.seen, kind, trainable);
   }
   std::vector<at::Tensor> traced;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -75,6 +84,12 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
     graph_.add_output(fmt::format("output{}", num_outputs_), recorder.value_of(tensor));
     outputs.push_back({true, num_outputs_++, tensor.scalar_type(), shape_of(tensor), {}});
   }
+  resolve_overlap_marks(graph_, recorder.overlap_marks);
+  const std::vector<std::string> written_names = recorder.written_variables();
+  for (const HostTensor& entry : tensors_) {
+    const bool is_written = std::find(written_names.begin(), written_names.end(), entry.name) != written_names.end();
+    if (is_written && !entry.is_parameter) written_buffers_.push_back(entry.name);
+  }
   recorder.assign_written_variables();
   for (const Recorder::WrittenInput& written : recorder.written_inputs()) {
     graph_.add_output(fmt::format("{}_after", names[written.index]), written.value);
@@ -82,7 +97,9 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
   }
   host_calls_.assign(recorder.host_calls().begin(), recorder.host_calls().end());
   for (const HostTensor& entry : tensors_) {
-    if (graph_.find_variable(entry.name) == nullptr) {
+    if (aspen::Variable* variable = graph_.find_variable(entry.name)) {
+      variable->grouping = entry.grouping;
+    } else {
       aspen::log::trace("{} is not used by the model", entry.name);
     }
   }
@@ -93,12 +110,8 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
 void Model::compile(const CompileSettings& settings) {
   if (!captured_) throw aspen::UserError("[compile] capture the model first.");
   if (is_compiled()) throw aspen::UserError("[compile] this model has been compiled already.");
-  aspen::CompileOptions options;
+  aspen::CompileOptions options = settings.options;
   options.training = training_;
-  options.gradient_accumulation = settings.gradient_accumulation;
-  options.mean_reduction = settings.mean_reduction;
-  options.optimizer = settings.optimizer;
-  options.progress = settings.progress;
   // Parameters the model does not use have no place in the graph.
   for (auto& group : options.optimizer.groups) {
     std::erase_if(group.parameters, [&](const std::string& name) { return graph_.find_variable(name) == nullptr; });
@@ -112,7 +125,9 @@ void Model::compile(const CompileSettings& settings) {
 void Model::attach() {
   require_compiled("attach");
   if (is_attached()) throw aspen::UserError("[attach] the model is attached to its device already.");
-  executor_ = std::make_unique<aspen::Executor>(program_);
+  const char* measures = std::getenv("ASPEN_MEASURE_MEMORY");
+  executor_ = std::make_unique<aspen::Executor>(
+      program_, aspen::ExecutorOptions{.measures_memory = measures != nullptr && std::string_view(measures) == "1"});
   executor_->set_random_state(seed_, step_);
   for (const auto& [name, bytes] : parked_) executor_->write_variable(name, bytes);
   parked_.clear();
@@ -143,7 +158,7 @@ void Model::download_weights() {
     // What the device has not changed keeps the digits that only the host's type can hold.
     const bool narrowed = entry.tensor.nbytes() != bytes.size();
     if (narrowed && to_graph_bytes(entry.tensor) == bytes) continue;
-    from_graph_bytes(bytes.data(), variable->type, entry.tensor);
+    from_graph_bytes(bytes.data(), host_type(*variable), entry.tensor);
   }
 }
 
@@ -173,13 +188,12 @@ at::Tensor Model::read_state(const std::string& name) const {
   require_compiled("read_state");
   const auto* variable = find_variable(name);
   if (variable == nullptr) throw aspen::UserError("[read_state] there is no state \"{}\".", name);
+  const aspen::TensorType type = host_type(*variable);
   Bytes bytes = read_variable(*variable);
   if (bytes.empty()) {
-    return from_graph_bytes(Bytes(variable->type.bytes()).data(), variable->type, host_dtype(variable->type.dtype))
-        .fill_(variable->initial)
-        .clone();
+    return from_graph_bytes(Bytes(type.bytes()).data(), type, host_dtype(type.dtype)).fill_(variable->initial).clone();
   }
-  return from_graph_bytes(bytes.data(), variable->type, host_dtype(variable->type.dtype)).clone();
+  return from_graph_bytes(bytes.data(), type, host_dtype(type.dtype)).clone();
 }
 
 void Model::write_state(const std::string& name, const at::Tensor& tensor) {
@@ -189,11 +203,12 @@ void Model::write_state(const std::string& name, const at::Tensor& tensor) {
     throw aspen::UserError("[write_state] there is no state \"{}\"; {}", name,
                            aspen::near_matches(name, state_names()));
   }
-  if (shape_of(tensor) != variable->type.shape) {
-    throw aspen::UserError("[write_state] \"{}\" has shape {}, not {}.", name, aspen::to_string(variable->type.shape),
+  const aspen::TensorType type = host_type(*variable);
+  if (shape_of(tensor) != type.shape) {
+    throw aspen::UserError("[write_state] \"{}\" has shape {}, not {}.", name, aspen::to_string(type.shape),
                            aspen::to_string(shape_of(tensor)));
   }
-  write_variable(*variable, to_graph_bytes(tensor.to(host_dtype(variable->type.dtype))));
+  write_variable(*variable, to_graph_bytes(tensor.to(host_dtype(type.dtype))));
 }
 
 std::pair<std::uint64_t, std::uint64_t> Model::random_state() const {
@@ -230,6 +245,16 @@ std::set<std::int64_t> Model::devices() const {
   return devices;
 }
 
+std::vector<aspen::DeviceTime> Model::times() const {
+  require_attached("times");
+  return executor_->times();
+}
+
+std::vector<aspen::DeviceMemory> Model::memory() const {
+  require_attached("memory");
+  return executor_->memory();
+}
+
 void Model::require_compiled(const char* who) const {
   if (!is_compiled()) throw aspen::UserError("[{}] the model is not compiled yet.", who);
 }
@@ -246,13 +271,23 @@ const aspen::ProgramVariable* Model::find_variable(const std::string& name) cons
   return nullptr;
 }
 
+// As the host sees it: one value, or one for each group of replicas (or replica) along a first axis.
+aspen::TensorType Model::host_type(const aspen::ProgramVariable& variable) const {
+  aspen::TensorType type = variable.type;
+  const aspen::ReplicaGrouping& grouping = variable.grouping;
+  if (grouping.kind == aspen::ReplicaGrouping::Kind::kAll) return type;
+  const std::size_t values = grouping.returns_all ? program_->replicas : grouping.num_groups(program_->replicas);
+  type.shape.insert(type.shape.begin(), static_cast<std::int64_t>(values));
+  return type;
+}
+
 // Empty: nobody has written it yet.
 Model::Bytes Model::read_variable(const aspen::ProgramVariable& variable) const {
   if (!is_attached()) {
     const auto parked = parked_.find(variable.name);
     return parked == parked_.end() ? Bytes{} : parked->second;
   }
-  Bytes bytes(variable.type.bytes());
+  Bytes bytes(executor_->host_bytes(variable.name));
   executor_->read_variable(variable.name, bytes);
   return bytes;
 }

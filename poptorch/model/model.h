@@ -19,13 +19,10 @@
 namespace poptorch {
 
 struct CompileSettings {
-  std::int64_t gradient_accumulation = 1;
-  bool mean_reduction = true;
+  aspen::CompileOptions options;  // `training` is that of the model
   std::uint64_t seed = 0;
-  std::string backend;  // empty: the best one built
-  aspen::OptimizerSpec optimizer;
+  std::string backend;                       // empty: the best one built
   std::vector<std::vector<float>> settings;  // per group of the optimizer, in the order of aspen::Setting
-  std::function<void(double fraction)> progress;
 };
 
 struct OutputRequest {
@@ -50,12 +47,17 @@ class Model {
 
   // A parameter or buffer. The same tensor under a second name is tied to the first.
   void add_tensor(const std::string& name, const at::Tensor& tensor, bool is_parameter);
+  // A parameter that differs between groups of replicas: `tensor` holds the value of each group (of each replica, if
+  // the grouping returns all), one after the other along its first axis; forward sees `seen`, which is one of them.
+  void add_grouped_parameter(const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
+                             const aspen::ReplicaGrouping& grouping);
 
   // Runs forward once on symbolic tensors shaped like `inputs`. Once per model.
   using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& traced)>;
   std::vector<ModelOutput> capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                    const std::vector<std::string>& names);
   const std::vector<std::size_t>& written_inputs() const { return written_inputs_; }
+  const std::vector<std::string>& written_buffers() const { return written_buffers_; }
   const std::vector<std::string>& host_calls() const { return host_calls_; }
 
   void compile(const CompileSettings& settings);
@@ -76,8 +78,9 @@ class Model {
   at::Tensor read_state(const std::string& name) const;
   void write_state(const std::string& name, const at::Tensor& tensor);
 
-  // Each input holds device_iterations * gradient_accumulation micro-batches along its first axis. One result per
-  // graph output, fresh. Inputs the model writes are updated in place.
+  // Each input holds device_iterations * gradient_accumulation * input groups micro-batches along its first axis, an
+  // output as many blocks as its mode returns times the replicas. One result per graph output, fresh. Inputs the model
+  // writes are updated in place.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, std::int64_t device_iterations,
                               std::int64_t gradient_accumulation, const std::vector<OutputRequest>& outputs,
                               const std::function<bool()>& should_stop);
@@ -87,24 +90,32 @@ class Model {
 
   std::vector<std::string> tensor_names() const;
   std::string graph_text() const;
-  std::set<std::int64_t> devices() const;  // that ops of the graph are placed on
+  std::set<std::int64_t> devices() const;  // that ops of the captured graph are placed on
+
+  // Of the last run, and of the memory as it is now; measured only if ASPEN_MEASURE_MEMORY=1 was set at attach().
+  std::vector<aspen::DeviceTime> times() const;
+  std::vector<aspen::DeviceMemory> memory() const;
 
  private:
   struct HostTensor {
     std::string name;
     at::Tensor tensor;
     bool is_parameter = false;
+    at::Tensor seen;  // by forward: the tensor itself unless it is grouped
+    aspen::ReplicaGrouping grouping;
   };
   using Bytes = std::vector<std::byte>;
 
   void require_compiled(const char* who) const;
   void require_attached(const char* who) const;
   const aspen::ProgramVariable* find_variable(const std::string& name) const;
+  aspen::TensorType host_type(const aspen::ProgramVariable& variable) const;
   Bytes read_variable(const aspen::ProgramVariable& variable) const;
   void write_variable(const aspen::ProgramVariable& variable, Bytes bytes);
   aspen::RunRequest request_for(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& results,
                                 const std::vector<OutputRequest>& outputs, std::int64_t device_iterations,
                                 std::int64_t gradient_accumulation) const;
+  at::Tensor one_per_input_group(const at::Tensor& result, const aspen::Shape& micro_batch) const;
 
   bool training_;
   std::vector<HostTensor> tensors_;
@@ -112,7 +123,7 @@ class Model {
   bool captured_ = false;
   std::size_t num_outputs_ = 0;  // of the user; outputs for written inputs follow
   std::vector<std::size_t> written_inputs_;
-  std::vector<std::string> host_calls_;
+  std::vector<std::string> written_buffers_, host_calls_;
   std::unique_ptr<aspen::Backend> backend_;
   std::shared_ptr<const aspen::Program> program_;
   std::unique_ptr<aspen::Executor> executor_;

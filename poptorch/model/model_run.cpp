@@ -1,5 +1,6 @@
 // Model::run: host tensors in and out of one call of the executor.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
@@ -8,7 +9,7 @@
 namespace poptorch {
 namespace {
 
-// How many micro-batches of an output reach the host.
+// How many micro-batches of an output reach the host, of each replica.
 std::int64_t returned_batches(const OutputRequest& request, std::int64_t device_iterations,
                               std::int64_t gradient_accumulation) {
   switch (request.mode) {
@@ -57,10 +58,25 @@ aspen::RunRequest Model::request_for(const std::vector<at::Tensor>& inputs, std:
     const OutputRequest wanted = i < outputs.size() ? outputs[i] : OutputRequest{};
     const aspen::TensorType& type = program_->outputs[i].type;
     const auto batches = returned_batches(wanted, device_iterations, gradient_accumulation);
-    results.push_back(at::empty(stacked(type.shape, batches), host_dtype(type.dtype)));
+    const auto blocks = batches * static_cast<std::int64_t>(program_->replicas);
+    results.push_back(at::empty(stacked(type.shape, blocks), host_dtype(type.dtype)));
     request.outputs.push_back({results.back().data_ptr(), wanted.mode, wanted.period});
   }
   return request;
+}
+
+// Replicas of a group read the same input; what its first one made of it is what the caller sees.
+at::Tensor Model::one_per_input_group(const at::Tensor& result, const aspen::Shape& micro_batch) const {
+  const std::size_t replicas = program_->replicas, groups = program_->input_grouping.num_groups(replicas);
+  if (groups == replicas) return result;
+  std::vector<at::Tensor> kept;
+  aspen::Shape blocks = micro_batch;
+  blocks.insert(blocks.begin(), {-1, static_cast<std::int64_t>(replicas)});
+  const at::Tensor split = result.view(blocks);
+  for (std::size_t group = 0; group < groups; ++group) {
+    kept.push_back(split.select(1, program_->input_grouping.members(group, replicas).front()));
+  }
+  return at::stack(kept, 1);
 }
 
 std::vector<at::Tensor> Model::run(const std::vector<at::Tensor>& inputs, std::int64_t device_iterations,
@@ -72,15 +88,19 @@ std::vector<at::Tensor> Model::run(const std::vector<at::Tensor>& inputs, std::i
                            outputs.size(), program_->inputs.size(), num_outputs_);
   }
   HostScope host;
+  const auto groups = static_cast<std::int64_t>(program_->input_grouping.num_groups(program_->replicas));
   std::vector<at::Tensor> given, results;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    given.push_back(host_input(inputs[i], program_->inputs[i], device_iterations * gradient_accumulation));
+    given.push_back(host_input(inputs[i], program_->inputs[i], device_iterations * gradient_accumulation * groups));
   }
   aspen::RunRequest request = request_for(given, results, outputs, device_iterations, gradient_accumulation);
   request.should_stop = should_stop;
   executor_->run(request);
   for (std::size_t i = 0; i < written_inputs_.size(); ++i) {
-    inputs[written_inputs_[i]].detach().copy_(results[num_outputs_ + i]);
+    const at::Tensor& target = inputs[written_inputs_[i]];
+    const at::Tensor written =
+        one_per_input_group(results[num_outputs_ + i], program_->outputs[num_outputs_ + i].type.shape);
+    target.detach().copy_(written.reshape(target.sizes()));
   }
   results.resize(num_outputs_);
   return results;

@@ -10,6 +10,7 @@
 #include "poptorch/capture/call.h"
 #include "poptorch/capture/host_call.h"
 #include "poptorch/capture/recorder.h"
+#include "poptorch/model/ipus.h"
 #include "poptorch/model/model.h"
 #include "poptorch/python/convert.h"
 #include "poptorch/python/errors.h"
@@ -77,7 +78,7 @@ std::vector<at::Tensor> run(Model& model, const std::vector<at::Tensor>& inputs,
 void compile(Model& model, const py::dict& options, const py::object& progress) {
   CompileSettings settings = compile_settings(options);
   if (!progress.is_none()) {
-    settings.progress = [progress](double fraction) {
+    settings.options.progress = [progress](double fraction) {
       py::gil_scoped_acquire gil;
       progress(fraction);
     };
@@ -85,12 +86,45 @@ void compile(Model& model, const py::dict& options, const py::object& progress) 
   model.compile(settings);
 }
 
+void add_grouped_parameter(Model& model, const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
+                           const py::tuple& grouping) {
+  model.add_grouped_parameter(name, tensor, seen, replica_grouping(grouping));
+}
+
+// For tests and benchmarks: one dictionary per replica and device.
+py::list times(const Model& model) {
+  py::list list;
+  for (const aspen::DeviceTime& time : model.times()) {
+    py::list tasks;
+    for (const auto& task : time.tasks) {
+      tasks.append(
+          py::dict(py::arg("task") = task.task, py::arg("runs") = task.runs, py::arg("seconds") = task.seconds));
+    }
+    list.append(py::dict(py::arg("replica") = time.replica, py::arg("device") = time.device,
+                         py::arg("total") = time.total, py::arg("waiting") = time.waiting, py::arg("tasks") = tasks));
+  }
+  return list;
+}
+
+py::list memory(const Model& model) {
+  py::list list;
+  for (const aspen::DeviceMemory& bytes : model.memory()) {
+    list.append(py::dict(py::arg("replica") = bytes.replica, py::arg("device") = bytes.device,
+                         py::arg("planned") = bytes.planned, py::arg("measured") = bytes.measured,
+                         py::arg("planned_host") = bytes.planned_host, py::arg("measured_host") = bytes.measured_host));
+  }
+  return list;
+}
+
 void bind_model(py::module_& module) {
   py::class_<Model>(module, "Model")
       .def(py::init<bool>(), py::arg("training"))
       .def("add_tensor", &Model::add_tensor, py::arg("name"), py::arg("tensor"), py::arg("is_parameter"))
+      .def("add_grouped_parameter", &add_grouped_parameter, py::arg("name"), py::arg("tensor"), py::arg("seen"),
+           py::arg("grouping"))
       .def("capture", &capture, py::arg("forward"), py::arg("inputs"), py::arg("names"))
       .def("written_inputs", &Model::written_inputs)
+      .def("written_buffers", &Model::written_buffers)
       .def("compile", &compile, py::arg("options"), py::arg("progress") = py::none())
       .def("is_compiled", &Model::is_compiled)
       .def("attach", &Model::attach)
@@ -108,6 +142,8 @@ void bind_model(py::module_& module) {
       .def("set_random_state", &Model::set_random_state, py::arg("seed"), py::arg("step"))
       .def("tensor_names", &Model::tensor_names)
       .def("graph_text", &Model::graph_text)
+      .def("times", &times)
+      .def("memory", &memory)
       .def("host_calls", &Model::host_calls);
 }
 
@@ -117,6 +153,16 @@ void push_scope(const std::string& name) {
 
 void pop_scope() {
   if (Recorder* recorder = Recorder::current()) recorder->pop_scope();
+}
+
+std::int64_t count_ipus(const std::set<std::int64_t>& used, std::int64_t replicas, bool rounds_up, bool is_hardware,
+                        std::optional<std::int64_t> device) {
+  return required_ipus({used, replicas, rounds_up, is_hardware, device});
+}
+
+at::Tensor mark_overlap(const at::Tensor& tensor, bool is_input) {
+  Recorder* recorder = Recorder::current();
+  return recorder == nullptr ? tensor : mark_overlapped(*recorder, tensor, is_input);
 }
 
 PYBIND11_MODULE(poptorch_core, module) {
@@ -133,6 +179,10 @@ PYBIND11_MODULE(poptorch_core, module) {
     const Recorder* recorder = Recorder::current();
     return recorder != nullptr && recorder->is_traced(tensor);
   });
+  module.attr("MAX_IPUS") = kMaxIpus;
+  module.def("required_ipus", &count_ipus, py::arg("used"), py::arg("replicas"), py::arg("rounds_up"),
+             py::arg("is_hardware"), py::arg("device"));
+  module.def("mark_overlap", &mark_overlap, py::arg("tensor"), py::arg("is_input"));
   module.def("push_scope", &push_scope);
   module.def("pop_scope", &pop_scope);
   module.def("set_log_level", [](const std::string& name) { aspen::log::set_level(name); });

@@ -84,8 +84,8 @@ torch::Tensor trained_step(const std::function<torch::Tensor(torch::Tensor)>& f,
                 {x}, {"x"});
   CompileSettings settings;
   settings.backend = "reference";
-  settings.optimizer.kind = "sgd";
-  settings.optimizer.groups = {{.parameters = {"w"}}};
+  settings.options.optimizer.kind = "sgd";
+  settings.options.optimizer.groups = {{.parameters = {"w"}}};
   settings.settings = {{1, 0, 0, 0, 0, 1, 0}};
   model.compile(settings);
   model.attach();

@@ -1,0 +1,60 @@
+#include "poptorch/capture/overlap.h"
+
+#include "aspen/base/error.h"
+#include "poptorch/capture/recorder.h"
+
+namespace poptorch {
+namespace {
+
+bool is_graph_input(const aspen::Value* value) { return value->producer() == nullptr && value->variable() == nullptr; }
+
+std::size_t times_returned(const aspen::Graph& graph, const aspen::Value* value) {
+  std::size_t count = 0;
+  for (const auto& output : graph.outputs()) count += output.value == value;
+  return count;
+}
+
+void check_input(const aspen::Graph& graph, const OverlapMark& mark) {
+  const aspen::Value* input = mark.op->input(0);
+  if (input->users().size() == 1 && times_returned(graph, input) == 0) return;
+  throw aspen::UserError(
+      "[set_overlap_for_input] input \"{}\" is used in {} other places; an overlapped input may only be used through "
+      "the tensor that set_overlap_for_input returns. Mark it first thing in forward and use the result.{}",
+      input->name(), input->users().size() - 1 + times_returned(graph, input), mark.where);
+}
+
+void check_output(const aspen::Graph& graph, const OverlapMark& mark) {
+  const aspen::Value* output = mark.op->output();
+  const std::size_t times = times_returned(graph, output);
+  if (times == 1 && output->users().empty()) return;
+  throw aspen::UserError(
+      "[set_overlap_for_output] the tensor is returned {} times and used by {} ops; an overlapped output must be "
+      "returned from forward exactly once and used nowhere else. Mark it last thing in forward.{}",
+      times, output->users().size(), mark.where);
+}
+
+}  // namespace
+
+at::Tensor mark_overlapped(Recorder& recorder, const at::Tensor& tensor, bool is_input) {
+  recorder.locate();
+  aspen::Value* value = recorder.value_of(tensor);
+  if (is_input && !is_graph_input(value)) {
+    throw aspen::UserError(
+        "[set_overlap_for_input] the tensor of shape {} is no input of the model, but was computed in forward; mark "
+        "the inputs first thing in forward.{}",
+        aspen::to_string(value->shape()), recorder.where());
+  }
+  aspen::Op* mark = recorder.b.emit("nop", {value});
+  recorder.overlap_marks.push_back({mark, is_input, recorder.where()});
+  return recorder.wrap(mark->output(), tensor.scalar_type());
+}
+
+void resolve_overlap_marks(aspen::Graph& graph, const std::vector<OverlapMark>& marks) {
+  for (const OverlapMark& mark : marks) mark.is_input ? check_input(graph, mark) : check_output(graph, mark);
+  for (const OverlapMark& mark : marks) {
+    graph.replace_uses(mark.op->output(), mark.op->input(0));
+    graph.erase(mark.op);
+  }
+}
+
+}  // namespace poptorch

@@ -1,0 +1,26 @@
+// How many virtual IPUs a model takes, and the rules on that number. Both APIs ask before they compile.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+
+namespace poptorch {
+
+inline constexpr std::int64_t kMaxIpus = 64;  // of a process
+
+struct IpuRequest {
+  std::set<std::int64_t> used;  // by the blocks of the model
+  std::int64_t replicas = 1;
+  bool rounds_up = false;                   // to a power of two, with a warning; else other numbers are an error
+  bool is_hardware = true;                  // false: a model of the hardware, which takes any number
+  std::optional<std::int64_t> device = {};  // that the program asks for
+};
+
+// IPUs that the model occupies. A UserError if the rules do not allow it.
+std::int64_t required_ipus(const IpuRequest& request);
+
+// IPUs of a device: 0 .. 63 are single IPUs, then come pairs, groups of four and so on; 126 has all. 0: no such device.
+std::int64_t ipus_of_device(std::int64_t device);
+
+}  // namespace poptorch
