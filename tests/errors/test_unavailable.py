@@ -50,8 +50,6 @@ class Calls(torch.nn.Module):
     lambda x: poptorch.CPU(torch.relu, "relu")(x),
     lambda x: poptorch.custom_op([x], "Cube", "test.ops", 1, [x])[0],
     lambda x: poptorch.ctc_beam_search_decoder(x.reshape(1, 2, 3), torch.tensor([1, 1]))[0],
-    lambda x: poptorch.set_overlap_for_input(x, poptorch.OverlapMode.OverlapAccumulationLoop),
-    lambda x: poptorch.set_overlap_for_output(x, poptorch.OverlapMode.OverlapAccumulationLoop),
 ])
 def test_ops_of_the_host_alone(function):
     x = torch.randn(2, 3)

@@ -678,73 +678,22 @@ def test_compile_hooks(model):
         poptorch.registerPreCompileHook(3)
 
 
-# -- annotations ----------------------------------------------------------------------------------------------------
-def test_blocks_on_one_device_just_run(model):
-    layers = [torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)]
-    poptorch.BeginBlock(layers[1], "second", ipu_id=0)
-
-    def forward(self, x):
-        with poptorch.Block("first", ipu_id=0):
-            x = self.m0(x)
-        return self.m1(x)
-
-    annotated = function_model(forward, *layers)
-    expected = annotated(X).detach()
-    torch.testing.assert_close(poptorch.inferenceModel(annotated, quiet())(X), expected)
-    assert "BeginBlock(user_id=second, ipu_id=0) Linear" in poptorch.module_repr(annotated)
-    with pytest.raises(poptorch.Error, match="already starts a block"):
-        poptorch.BeginBlock(layers[1], "third")
-    copied = pickle.loads(pickle.dumps(layers[1]))
-    poptorch.removeBlocks(annotated)
-    assert "BeginBlock" not in poptorch.module_repr(annotated)
-    assert "BeginBlock" in poptorch.module_repr(copied)
-
-
-def test_block_function_and_automatic_ids():
-    @poptorch.BlockFunction("b", ipu_id=0)
-    def double(x):
-        return x * 2
-
-    def forward(self, x):
-        poptorch.Block.useAutoId()
-        poptorch.Block.start(ipu_id=0)
-        x = x + 1
-        with poptorch.NameScope("scope"), poptorch.Attribute(__outline={"a": "b"}), poptorch.MultiConv():
-            return double(x)
-
-    torch.testing.assert_close(inference(forward)(X), (X + 1) * 2)
-
-
-def test_several_devices_are_refused():
-    def forward(self, x):
-        with poptorch.Block("first", ipu_id=0):
-            x = x + 1
-        with poptorch.Block("second", ipu_id=1):
-            return x * 2
-
-    with pytest.raises(poptorch.Error, match="several IPUs .its blocks are on 0, 1."):
-        inference(forward)(X)
-
-
+# -- options ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "change,message",
     [
-        (lambda o: o.replicationFactor(2), r"replicationFactor\(2\)"),
         (lambda o: o.Distributed.configureProcessId(0, 2), "2 processes"),
-        (lambda o: o.setExecutionStrategy(poptorch.SerialPhasedExecution("a")), "SerialPhasedExecution"),
         (lambda o: o.enableExecutableCaching("/tmp/cache"), "cache"),
         (lambda o: o.enableProfiling(), "Profiling"),
         (lambda o: o.anchorTensor("a", "b"), "anchorTensor"),
         (lambda o: o.enableSyntheticData(True), "enableSyntheticData"),
         (lambda o: o.logCycleCount(True), "logCycleCount"),
-        (lambda o: o.Precision.enableFloatingPointExceptions(True), "enableFloatingPointExceptions"),
         (lambda o: o.Precision.enableStochasticRounding(True), "enableStochasticRounding"),
         (lambda o: o.Training.setAutomaticLossScaling(True), "setAutomaticLossScaling"),
         (lambda o: o._Popart.set("saveInitializersToFile", "f"), "saveInitializersToFile"),
         (lambda o: o._Popart.set("outlineTreshold", 1.0), 'unknown option "outlineTreshold".*outlineThreshold'),
         (lambda o: o._Popart.set("outlineThreshold", "1"), "expected a float"),
         (lambda o: o._Popart.set("autoRecomputation", 9), "from 0 to 4"),
-        (lambda o: o.useIpuId(64), "no device 64"),
     ],
 )
 def test_what_the_engine_does_not_do_is_said_at_compilation(model, change, message):

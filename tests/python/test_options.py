@@ -322,8 +322,8 @@ def test_stages_and_strategies():
         poptorch.Stage(1)
     strategy = poptorch.PipelinedExecution(stage, "c", ["d", "e"])
     assert strategy.stage("b") is stage and strategy.stage("e").blocks == ["d", "e"]
-    assert [strategy._place(b, None) for b in "ace"] == [(0, -1, 3), (1, -1, 1), (2, -1, 2)]
-    assert strategy._place("c", 7) == (1, -1, 7)
+    assert [strategy._place(b, None) for b in "ace"] == [(0, 0, 3), (1, 0, 1), (2, 0, 2)]
+    assert strategy._place("c", 7) == (1, 0, 7)
     with pytest.raises(AssertionError, match='"z"'):
         strategy.stage("z")
     with pytest.raises(AssertionError, match="two stages"):
@@ -331,7 +331,7 @@ def test_stages_and_strategies():
     auto = poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement)
     assert [auto._place(b, 0)[0] for b in "xyx"] == [1, 2, 1]
     same = poptorch.ShardedExecution()
-    assert same._place("x", 2) == (2, -1, 2)
+    assert same._place("x", 2) == (2, 0, 2)
     with pytest.raises(AssertionError, match="ipu_id"):
         same._place("y", None)
     with pytest.raises(AssertionError):

@@ -15,7 +15,7 @@ from . import poptorch_core
 from . import enums, errors, optim, options, ops, profiling  # sub-modules of the public API
 from ._async_data_accessor import AsynchronousDataAccessor
 from ._data_loader import DataLoader
-from ._engine_limits import MAX_IPUS as _MAX_IPUS
+from ._devices import MAX_IPUS as _MAX_IPUS, uses_ipu_model as _uses_ipu_model
 from ._engine_limits import load
 from ._impl import ICustomArgParser, registerCustomArgParser, registerPostCompileHook, registerPreCompileHook
 from ._logging import initial_level as _initial_level
@@ -101,12 +101,6 @@ setLogLevel(_initial_level)
 def isRunningOnIpu():
     """True while the forward of a wrapped model is captured."""
     return poptorch_core.is_capturing()
-
-
-def _uses_ipu_model():
-    return any(
-        os.environ.get(name, "0") not in ("", "0") for name in ("POPTORCH_IPU_MODEL", "POPTORCH_SMALL_IPU_MODEL")
-    )
 
 
 def ipuHardwareIsAvailable(num_ipus=1):

@@ -122,7 +122,7 @@ def capture(core, module, plan, inputs, options, training):
         return leaves
 
     scopes = _ModuleScopes(module) if options._module_namescope_enabled else contextlib.nullcontext()
-    context = CaptureContext(options._execution_strategy, training)
+    context = CaptureContext(options, training)
     poptorch_core.set_source_excludes(options._source_location_excludes)
     try:
         with _impl.compile_hooks(), _weight_sync.suspended(module), _no_distribution_checks(), torch.enable_grad():

@@ -1,17 +1,20 @@
 """What annotations need to know while a model is captured: the strategy, and the blocks met so far."""
 
+from .errors import createPoptorchError
+
 _current = None
 
 
 class CaptureContext:
     """Lives for one capture. ipus: the device of each block start, in order."""
 
-    def __init__(self, strategy, training):
-        self.strategy = strategy
+    def __init__(self, options, training):
+        self.options = options
+        self.strategy = options._execution_strategy
         self.training = training
         self.ipus = []
         self.next_auto_id = 0
-        strategy._begin_capture()
+        self.strategy._begin_capture()
 
     def __enter__(self):
         global _current  # pylint: disable=global-statement
@@ -28,6 +31,8 @@ class CaptureContext:
             block_id = str(self.next_auto_id)
             self.next_auto_id += 1
         stage, phase, ipu = self.strategy._place(block_id, ipu_id)
+        if not isinstance(ipu, int) or ipu < 0:
+            raise createPoptorchError(f'[Block] block "{block_id}" is on IPU {ipu!r}; ids are whole numbers from 0.')
         self.ipus.append(ipu)
         return stage, phase, ipu
 

@@ -5,11 +5,9 @@ import os
 
 from . import _popart_keys
 from ._logging import logger
-from ._strategies import _PhasedExecution
 from .enums import MeanReductionStrategy
 from .errors import createPoptorchError
 
-MAX_IPUS = 64
 _MEASURE_CALLS = "measure the time of a call from Python"
 _REPORT_KEYS = ("autoReport.all", "autoReport.outputExecutionProfile")
 
@@ -31,8 +29,6 @@ def check_options(options):
             f"Returning inner tensors ({', '.join(options.anchored_tensors)}) with anchorTensor",
             "return the tensors from forward instead",
         )
-    if popart.get("enableFloatingPointChecks"):
-        _refuse("Precision.enableFloatingPointExceptions(True)", "check the outputs with torch.isfinite instead")
     if popart.get("enableStochasticRounding"):
         _refuse("Precision.enableStochasticRounding(True)", "results are rounded to nearest even")
     if popart.get("automaticLossScalingSettings.enabled"):
@@ -59,31 +55,22 @@ def _check_at_least_one(name, value):
 
 
 def _check_devices(options):
-    if options.replication_factor > 1:
-        _refuse(
-            f"replicationFactor({options.replication_factor})",
-            "a model runs as one replica: use replicationFactor(1)",
+    _check_at_least_one("replicationFactor", options.replication_factor)
+    if options.replication_factor % options.input_group_size != 0:
+        raise createPoptorchError(
+            f"[compile] the input group size {options.input_group_size} does not divide the replication factor "
+            f"{options.replication_factor}; call inputReplicaGrouping after replicationFactor."
         )
     if options.Distributed.numProcesses > 1:
         _refuse(
             f"Training in {options.Distributed.numProcesses} processes",
             "use one process, or Distributed.disable()",
         )
-    if isinstance(options._execution_strategy, _PhasedExecution):
-        _refuse(
-            f"The strategy {type(options._execution_strategy).__name__}",
-            "use PipelinedExecution or ShardedExecution with all blocks on one IPU",
-        )
     is_offline = options.exists("ipu_version")
     if is_offline and options.exists("use_model") and options.use_model:
         raise createPoptorchError("[compile] useOfflineIpuTarget cannot be combined with useIpuModel(True).")
-    if options.exists("ipu_id"):
-        if is_offline:
-            raise createPoptorchError("[compile] useOfflineIpuTarget cannot be combined with useIpuId.")
-        if not 0 <= options.ipu_id < MAX_IPUS:
-            raise createPoptorchError(
-                f"[compile] there is no device {options.ipu_id}; expected 0 <= id < {MAX_IPUS} in useIpuId."
-            )
+    if options.exists("ipu_id") and is_offline:
+        raise createPoptorchError("[compile] useOfflineIpuTarget cannot be combined with useIpuId.")
 
 
 def _check_reduction(options):
@@ -107,16 +94,6 @@ def _check_profiling(popart):
         _refuse(
             f"Profiling ({', '.join(asked)} of enableProfiling or POPLAR_ENGINE_OPTIONS)",
             _MEASURE_CALLS,
-        )
-
-
-def check_placement(ipus):
-    """ipus: the device of each block, in the order in which the model starts them."""
-    used = sorted(set(ipus))
-    if len(used) > 1:
-        _refuse(
-            f"A model on several IPUs (its blocks are on {', '.join(map(str, used))})",
-            "place all blocks on one IPU, e.g. with Stage(...).ipu(0), or remove them with poptorch.removeBlocks",
         )
 
 

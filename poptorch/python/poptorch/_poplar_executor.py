@@ -6,12 +6,15 @@ import sys
 import threading
 import time
 
-from . import _capture, _engine_limits, _weight_sync, annotations, poptorch_core
+import torch
+
+from . import _capture, _devices, _engine_limits, _replica_grouping, _weight_sync, annotations, poptorch_core
 from ._args import ArgumentPlan, Signature
 from ._compilation_output import ProgressBar, export_text
+from ._compile_options import compile_options
 from ._executor_optimizer import ExecutorOptimizer
 from ._logging import logger
-from .enums import ConnectionType, OutputMode, ReductionType
+from .enums import ConnectionType, OutputMode
 from .errors import createPoptorchError
 from .options import Options
 
@@ -43,6 +46,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         self._plan = None
         self._result = None
         self._compilation_time = None
+        self._groupings = {}  # of parameters that differ between replicas, by name
         self._executed = _weight_sync.plain_copy(model)
         self._user_model = model if training else self._executed
         # Trainers whose weights this model uses, and the version of each that was uploaded last.
@@ -68,7 +72,10 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         model = self.__dict__.get("_user_model")
         if model is None:
             raise AttributeError(name)
-        return getattr(model, name)
+        value = getattr(model, name)
+        if isinstance(value, torch.nn.Parameter) and name in getattr(model, "_parameters", ()):
+            return _replica_grouping.ParameterProxy(value, name, self)
+        return value
 
     def __repr__(self):
         return annotations.module_repr(self._user_model)
@@ -76,7 +83,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
     def __reduce__(self):
         self.copyWeightsToHostIfNeeded()
         optimizer = self._optimizer.optimizer if self._training else None
-        return _restore, (self._user_model, self._options, self._training, optimizer)
+        return _restore, (self._user_model, self._options, self._training, optimizer, self._groupings)
 
     def load_state_dict(self, state_dict, strict=True):
         """Loads the wrapped module's state, and sends it to the device if there is one attached."""
@@ -133,16 +140,18 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         self._device_iterations = options.device_iterations
         self._gradient_accumulation = options.Training.gradient_accumulation if self._training else 1
         plan = ArgumentPlan(Signature(self._executed.forward), args, kwargs)
-        inputs = plan.micro_batch(
-            self._device_iterations * self._gradient_accumulation,
-            f"{self._device_iterations} device iterations x {self._gradient_accumulation} gradient accumulation steps",
-        )
+        inputs = plan.micro_batch(*self._micro_batches())
         core = poptorch_core.Model(self._training)
-        names = self._add_tensors(core)
+        for name, grouping in self._groupings.items():
+            grouping.check(name, self._executed._parameters[name], options.replication_factor)
+        grouped = _replica_grouping.single_values(self._executed, self._groupings)
+        names = self._add_tensors(core, grouped.values)
         with ProgressBar(options._show_compilation_progress_bar) as bar:
-            result, ipus = _capture.capture(core, self._executed, plan, inputs, options, self._training)
-            _engine_limits.check_placement(ipus)
-            core.compile(self._compile_options(names), bar.update)
+            with grouped:
+                result, ipus = _capture.capture(core, self._executed, plan, inputs, options, self._training)
+            _devices.check_ipus(options, ipus)
+            _devices.check_buffers(options, self._executed, core.written_buffers())
+            core.compile(self._compile_options(names, ipus), bar.update)
         self._core, self._plan, self._result = core, plan, result
         self._modes = [(options.output_mode, options.output_return_period)] * result.num_outputs
         self._written = set(core.written_inputs())
@@ -150,6 +159,16 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         export_text(core)
         if options.connection_type != ConnectionType.Never:
             self.attachToDevice()
+
+    def _micro_batches(self):
+        """How many one call takes, and why."""
+        groups = self._options.replication_factor // self._options.input_group_size
+        rule = (
+            f"{self._device_iterations} device iterations x {self._gradient_accumulation} gradient accumulation steps"
+        )
+        if self._options.replication_factor > 1:
+            rule += f" x {groups} {'replicas' if self._options.input_group_size == 1 else 'groups of replicas'}"
+        return self._device_iterations * self._gradient_accumulation * groups, rule
 
     def _check_output_period(self):
         options = self._options
@@ -160,12 +179,19 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
                 "iterations; choose a divisor of deviceIterations."
             )
 
-    def _add_tensors(self, core):
-        """Registers parameters and buffers; returns the name of each trainable parameter by its id."""
+    def _add_tensors(self, core, grouped):
+        """Registers parameters and buffers; returns the name of each trainable parameter by its id.
+
+        grouped: one value of each parameter that differs between replicas.
+        """
         names = {}
         with _weight_sync.suspended(self._executed):
             for name, parameter in self._executed.named_parameters():
-                core.add_tensor(name, parameter, True)
+                if name in grouped:
+                    grouping = self._groupings[name].for_core()
+                    core.add_grouped_parameter(name, parameter, grouped[name], grouping)
+                else:
+                    core.add_tensor(name, parameter, True)
                 if parameter.requires_grad:
                     names[id(parameter)] = name
             for name, buffer in self._executed.named_buffers():
@@ -182,16 +208,12 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
                     f"{', '.join(buffers) or 'none'}."
                 )
 
-    def _compile_options(self, names):
-        training = self._options.Training
-        compile_options = {
-            "gradient_accumulation": self._gradient_accumulation,
-            "mean_reduction": training.accumulation_and_replication_reduction_type == ReductionType.Mean,
-            "seed": self._seed(),
-        }
+    def _compile_options(self, names, ipus):
+        options = compile_options(self._options, self._training, ipus)
+        options["seed"] = self._seed()
         if self._training:
-            compile_options["optimizer"] = self._optimizer.compiled(names)
-        return compile_options
+            options["optimizer"] = self._optimizer.compiled(names)
+        return options
 
     def _seed(self):
         if self._options.exists("random_seed"):
@@ -348,5 +370,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         self._core.set_random_state(state[0] & _SEED_MASK, state[1] if len(state) > 1 else 0)
 
 
-def _restore(model, options, training, optimizer):
-    return PoplarExecutor(model, options, training, optimizer)
+def _restore(model, options, training, optimizer, groupings):
+    executor = PoplarExecutor(model, options, training, optimizer)
+    executor._groupings = groupings
+    return executor

@@ -1,6 +1,7 @@
 """Execution strategies: which stage, phase and device each block of a model belongs to."""
 
 from .enums import AutoStage, Liveness
+from .errors import createPoptorchError
 
 BlockId = str
 
@@ -108,7 +109,7 @@ class _StagedStrategy(_Strategy):
         else:
             self._stages = [_as_stage(arg) for arg in args]
             for index, stage in enumerate(self._stages):
-                self._add(stage, index, -1)
+                self._add(stage, index, 0)
 
     def _begin_capture(self):
         if self._auto is not None:
@@ -121,11 +122,11 @@ class _StagedStrategy(_Strategy):
                 "ipu_id, use AutoStage.AutoIncrement, or list the stages in the strategy."
             )
             if block_id not in self._places:
-                self._add(Stage(block_id), ipu_id, -1)
-            return ipu_id, -1, ipu_id
+                self._add(Stage(block_id), ipu_id, 0)
+            return ipu_id, 0, ipu_id
         if self._auto == AutoStage.AutoIncrement and block_id not in self._places:
             # Stage 0 is kept for what runs before the first block.
-            self._add(Stage(block_id), len(self._places) + 1, -1)
+            self._add(Stage(block_id), len(self._places) + 1, 0)
         return super()._place(block_id, ipu_id)
 
     def __repr__(self):
@@ -200,6 +201,15 @@ class ParallelPhasedExecution(_PhasedExecution):
     def __init__(self, *phases):
         super().__init__(*phases)
         self._off_chip_after_fwd = False
+
+    def _place(self, block_id, ipu_id):
+        stage, phase, ipu = super()._place(block_id, ipu_id)
+        if ipu % 2 != phase % 2:
+            raise createPoptorchError(
+                f'[ParallelPhasedExecution] block "{block_id}" of phase {phase} is on IPU {ipu}; even phases run on '
+                f"even IPUs and odd phases on odd ones. Choose them with strategy.phase({phase}).ipus(...)."
+            )
+        return stage, phase, ipu
 
     def sendTensorsOffChipAfterFwd(self, off_chip=True):
         assert isinstance(off_chip, bool), f"sendTensorsOffChipAfterFwd expects a bool, not {off_chip!r}"

@@ -50,6 +50,13 @@ class _BlockHook:
     def __init__(self, user_id, ipu_id):
         self.user_id = user_id
         self.ipu_id = ipu_id
+        self.key = -1  # among the hooks of its module
+
+    def __setstate__(self, state):
+        # Another process numbers its hooks from 0 again: it must not give out the number of this one.
+        self.__dict__.update(state)
+        handle = torch.utils.hooks.RemovableHandle
+        handle.next_id = max(handle.next_id, self.key + 1)
 
     def __call__(self, module, inputs):
         _start_block(self.user_id, self.ipu_id)
@@ -91,7 +98,8 @@ def BeginBlock(layer_to_call, user_id=None, ipu_id=None):
             f"[BeginBlock] {type(layer_to_call).__name__} already starts a block: {existing!r}. "
             "A module starts at most one block; poptorch.removeBlocks takes annotations off again."
         )
-    layer_to_call.register_forward_pre_hook(_BlockHook(user_id, ipu_id))
+    hook = _BlockHook(user_id, ipu_id)
+    hook.key = layer_to_call.register_forward_pre_hook(hook).id
     return layer_to_call
 
 

@@ -2,8 +2,9 @@
 
 import torch
 
-from . import _capture_context, poptorch_core
-from .enums import MatMulSerializationMode, OverlapMode
+from . import _capture_context, _structure, poptorch_core
+from ._strategies import PipelinedExecution
+from .enums import MatMulSerializationMode, OutputMode, OverlapMode
 from .errors import createPoptorchError
 
 _REDUCTIONS = {"sum": 0, "mean": 1, "none": 2}
@@ -202,28 +203,48 @@ def _branch(body, inputs):
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
+# -- overlapped transfers ---------------------------------------------------------------------------------------------
+def set_overlap_for_input(input_tensors, mode):
+    """The tensors themselves, transferred while the device computes. First thing in forward."""
+    return _set_overlap("set_overlap_for_input", input_tensors, mode, is_input=True)
+
+
+def set_overlap_for_output(output_tensors, mode):
+    """The tensors themselves, transferred while the device computes. Last thing in forward."""
+    return _set_overlap("set_overlap_for_output", output_tensors, mode, is_input=False)
+
+
+def _set_overlap(op, tensors, mode, is_input):
+    if not isinstance(mode, OverlapMode):
+        raise createPoptorchError(f"[{op}] expects a poptorch.OverlapMode, not {mode!r}.")
+    context = _capture_context.current()
+    if mode is OverlapMode.NoOverlap or context is None:
+        return tensors
+    _check_overlap_options(op, context.options)
+    leaves = []
+    node = _structure.build(tensors, op, leaves, [])
+    return node.rebuild([poptorch_core.mark_overlap(tensor, is_input) for tensor in leaves])
+
+
+def _check_overlap_options(op, options):
+    if isinstance(options._execution_strategy, PipelinedExecution):
+        raise createPoptorchError(
+            f"[{op}] transfers cannot overlap with a pipeline; use poptorch.ShardedExecution or a phased strategy, "
+            "also for a model on one IPU."
+        )
+    if not options.TensorLocations.exists("numIOTiles") and "numIOTiles" not in options._Popart.options:
+        raise createPoptorchError(f"[{op}] needs IO tiles; set options.TensorLocations.numIOTiles(32) or more.")
+    if options.output_mode not in (OutputMode.All, OutputMode.Sum):
+        raise createPoptorchError(
+            f"[{op}] the output mode is {OutputMode(options.output_mode).name}; overlapped transfers need "
+            "OutputMode.All or OutputMode.Sum."
+        )
+
+
 # -- ops that exist on the host only ----------------------------------------------------------------------------------
 def _refuse_in_model(op, instead):
     if poptorch_core.is_capturing():
         raise createPoptorchError(f"[{op}] is not supported yet in a wrapped model; {instead}.")
-
-
-def set_overlap_for_input(input_tensors, mode):
-    """The tensors themselves, transferred while the device computes."""
-    return _set_overlap("set_overlap_for_input", input_tensors, mode)
-
-
-def set_overlap_for_output(output_tensors, mode):
-    """The tensors themselves, transferred while the device computes."""
-    return _set_overlap("set_overlap_for_output", output_tensors, mode)
-
-
-def _set_overlap(op, tensors, mode):
-    if not isinstance(mode, OverlapMode):
-        raise createPoptorchError(f"[{op}] expects a poptorch.OverlapMode, not {mode!r}.")
-    if mode is not OverlapMode.NoOverlap:
-        _refuse_in_model(op, "transfers never overlap with computation: use OverlapMode.NoOverlap")
-    return tensors
 
 
 class CPU:

@@ -1,0 +1,130 @@
+"""What the compiler is told: from Options to the entries of Model.compile."""
+
+import popart
+import poptorch
+import pytest
+from poptorch._compile_options import compile_options
+
+from support.models import quiet
+
+OFF = poptorch.TensorLocationSettings().useOnChipStorage(False)
+ON = poptorch.TensorLocationSettings().useOnChipStorage(True)
+
+
+def told(change=lambda options: None, strategy=None, ipus=(0,), training=True):
+    options = quiet() if strategy is None else quiet().setExecutionStrategy(strategy)
+    change(options)
+    return compile_options(options, training, list(ipus))
+
+
+def off_device(entries):
+    kinds = ("weights", "optimizer_state", "accumulators", "activations")
+    return {kind for kind in kinds if entries[kind]["off_device"]}
+
+
+def test_defaults():
+    entries = told()
+    assert entries["execution"] == "pipelined" and entries["recompute"] == "stages" and entries["replicas"] == 1
+    assert entries["mean_reduction"] and not entries["running_mean"] and not entries["checks_floats"]
+    assert off_device(entries) == set() and "liveness" not in entries
+
+
+def test_numbers():
+    def change(options):
+        options.deviceIterations(3).replicationFactor(4)
+        options.Training.gradientAccumulation(5)
+        options.Training.accumulationAndReplicationReductionType(poptorch.ReductionType.Sum)
+        options.Training.setMeanAccumulationAndReplicationReductionStrategy(poptorch.MeanReductionStrategy.Running)
+        options.Precision.enableFloatingPointExceptions(True)
+
+    entries = told(change)
+    assert (entries["device_iterations"], entries["gradient_accumulation"], entries["replicas"]) == (3, 5, 4)
+    assert not entries["mean_reduction"] and entries["running_mean"] and entries["checks_floats"]
+    assert told(change, training=False)["gradient_accumulation"] == 1
+
+
+def test_reduction_through_popart():
+    entries = told(lambda o: o._Popart.set("accumulationAndReplicationReductionType", int(popart.ReductionType.Sum)))
+    assert not entries["mean_reduction"]
+    entries = told(lambda o: o._Popart.set(
+        "meanAccumulationAndReplicationReductionStrategy", int(popart.MeanReductionStrategy.Running)))
+    assert entries["running_mean"]
+
+
+@pytest.mark.parametrize(
+    "kind,size,expected",
+    [
+        (poptorch.CommGroupType.Consecutive, 2, (1, 2, False)),
+        (poptorch.CommGroupType.Orthogonal, 4, (2, 4, False)),
+        (poptorch.CommGroupType.NoGrouping, 2, (3, 1, False)),
+        (poptorch.CommGroupType.Consecutive, 1, (3, 1, False)),
+    ],
+)
+def test_input_groups(kind, size, expected):
+    entries = told(lambda o: o.replicationFactor(4).inputReplicaGrouping(size, kind))
+    assert entries["input_grouping"] == expected
+
+
+@pytest.mark.parametrize(
+    "kind,one_ipu,pipeline",
+    [
+        (None, "stages", "stages"),
+        (popart.RecomputationType.NoRecompute, "nothing", "nothing"),
+        (popart.RecomputationType.Standard, "all", "stages"),
+        (popart.RecomputationType.NormOnly, "nothing", "nothing"),
+        (popart.RecomputationType.Pipeline, "stages", "stages"),
+        (popart.RecomputationType.RecomputeAll, "all", "all"),
+    ],
+)
+def test_recomputation(kind, one_ipu, pipeline):
+    def change(options):
+        if kind is not None:
+            options._Popart.set("autoRecomputation", int(kind))
+
+    assert told(change)["recompute"] == one_ipu
+    assert told(change, ipus=(0, 1))["recompute"] == pipeline
+
+
+def test_locations():
+    settings = poptorch.TensorLocationSettings().useOnChipStorage(False).useReplicatedTensorSharding()
+    settings.minElementsForOffChip(7).minElementsForReplicatedTensorSharding(9)
+    entries = told(lambda o: o.TensorLocations.setOptimizerLocation(settings).setActivationLocation(OFF))
+    assert entries["optimizer_state"] == {
+        "off_device": True, "sharded": True, "min_elements": 7, "min_shard_elements": 9}
+    assert off_device(entries) == {"optimizer_state", "activations"} and not entries["weights"]["sharded"]
+
+
+@pytest.mark.parametrize(
+    "liveness,expected",
+    [
+        (poptorch.Liveness.AlwaysLive, "always"),
+        (poptorch.Liveness.OffChipAfterFwd, "off_device_after_forward"),
+        (poptorch.Liveness.OffChipAfterFwdNoOverlap, "off_device_after_forward"),
+        (poptorch.Liveness.OffChipAfterEachPhase, "off_device_after_each_phase"),
+    ],
+)
+def test_serial_phases_keep_what_they_do_not_need_off_the_device(liveness, expected):
+    strategy = poptorch.SerialPhasedExecution("a", "b").setTensorsLiveness(liveness).useSeparateBackwardPhase()
+    entries = told(strategy=strategy)
+    assert entries["execution"] == "phased" and entries["separate_backward_phase"]
+    assert entries["liveness"] == expected
+    variables = {"weights", "optimizer_state", "accumulators"}
+    assert off_device(entries) == variables | ({"activations"} if expected != "always" else set())
+
+
+def test_parallel_phases():
+    assert told(strategy=poptorch.ParallelPhasedExecution("a"))["liveness"] == "always"
+    strategy = poptorch.ParallelPhasedExecution("a").sendTensorsOffChipAfterFwd()
+    assert told(strategy=strategy)["liveness"] == "off_device_after_forward"
+
+
+def test_locations_of_the_options_win_over_the_phases():
+    strategy = poptorch.SerialPhasedExecution("a").setTensorsLiveness(poptorch.Liveness.OffChipAfterEachPhase)
+    entries = told(lambda o: o.TensorLocations.setActivationLocation(ON).setWeightLocation(ON), strategy)
+    assert entries["liveness"] == "always" and off_device(entries) == {"optimizer_state", "accumulators"}
+    entries = told(lambda o: o.TensorLocations.setActivationLocation(OFF), poptorch.SerialPhasedExecution("a"))
+    assert entries["liveness"] == "off_device_after_forward" and "activations" in off_device(entries)
+
+
+def test_sharded():
+    assert told(strategy=poptorch.ShardedExecution())["execution"] == "sharded"
