@@ -39,6 +39,20 @@ std::vector<std::size_t> used_devices(const Program& program) {
 void check(const Program& program) {
   if (program.replicas < 1) throw InternalError("a program for no replicas");
   if (!program.training && !program.update.empty()) throw InternalError("a program for inference has update tasks");
+  for (const Task& task : program.step) {
+    for (const InputCopy& copy : task.inputs) {
+      if (copy.input < program.inputs.size()) continue;
+      throw InternalError("task \"{}\" reads input {} of {}", task.name, copy.input, program.inputs.size());
+    }
+    for (const OutputCopy& copy : task.outputs) {
+      if (copy.output < program.outputs.size()) continue;
+      throw InternalError("task \"{}\" gives output {} of {}", task.name, copy.output, program.outputs.size());
+    }
+  }
+  for (const Task& task : program.update) {
+    if (task.inputs.empty() && task.outputs.empty()) continue;
+    throw InternalError("update task \"{}\" has inputs or outputs; only micro-batches have any", task.name);
+  }
 }
 
 }  // namespace
@@ -149,20 +163,23 @@ struct Executor::State {
     return plan;
   }
 
+  void ask_to_stop(const RunRequest& request) {
+    if (control->steps_stopped()) return;
+    try {
+      if (request.should_stop()) throw Interrupted();
+    } catch (...) {
+      control->stop_steps(std::current_exception());
+    }
+  }
+
   void run_workers(const RunPlan& plan) {
     if (!control) {
       for (auto& worker : workers) worker->run(plan);
       return;
     }
     control->reset();
-    auto poll = [&] {
-      try {
-        if (control->steps_stopped() || !plan.request->should_stop || !plan.request->should_stop()) return;
-        throw Interrupted();
-      } catch (...) {
-        control->stop_steps(std::current_exception());
-      }
-    };
+    std::function<void()> poll;
+    if (plan.request->should_stop) poll = [&] { ask_to_stop(*plan.request); };
     pool->run([&](std::size_t i) { workers[i]->run_with_others(plan); }, poll);
     if (auto error = control->error()) std::rethrow_exception(error);
   }

@@ -54,7 +54,8 @@ struct DeviceMemory {
 };
 
 struct ExecutorOptions {
-  std::size_t num_threads = 0;  // to share out between the workers; 0: as many as the process may use
+  // To share out between the workers; 0: ASPEN_NUM_THREADS or, without it, as many as the process may use.
+  std::size_t num_threads = 0;
   // Fills the memory with a pattern first, so that memory() can tell which bytes a run has touched.
   bool measures_memory = false;
 };

@@ -57,11 +57,12 @@ void WorkerPool::run(const std::function<void(std::size_t)>& work, const std::fu
   ++num_runs_;
   started_.notify_all();
   auto is_done = [this] { return num_working_ == 0; };
-  while (!finished_.wait_for(lock, kStopInterval, is_done)) {
+  while (poll && !finished_.wait_for(lock, kStopInterval, is_done)) {
     lock.unlock();
     poll();
     lock.lock();
   }
+  finished_.wait(lock, is_done);
   work_ = nullptr;
 }
 

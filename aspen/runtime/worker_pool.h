@@ -18,8 +18,8 @@ class WorkerPool {
   explicit WorkerPool(const std::vector<int>& cpus);
   ~WorkerPool();
 
-  // Calls work(i) on thread i and returns when all have returned; `work` must not throw. Calls poll() now and then
-  // meanwhile, on the calling thread.
+  // Calls work(i) on thread i and returns when all have returned; `work` must not throw. Calls poll(), if there is
+  // one, now and then meanwhile on the calling thread.
   void run(const std::function<void(std::size_t thread)>& work, const std::function<void()>& poll);
 
  private:

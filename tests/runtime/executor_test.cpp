@@ -221,6 +221,24 @@ TEST(Executor, RejectsABufferOutsideItsArena) {
   EXPECT_THROW(Executor{add.program}, InternalError);
 }
 
+TEST(Executor, RejectsTasksThatDoNotFitTheProgram) {
+  AddProgram inference;
+  inference.program->training = false;
+  EXPECT_THROW(Executor{inference.program}, InternalError);
+  AddProgram input;
+  input.program->step[0].inputs[0].input = 1;
+  EXPECT_THROW(Executor{input.program}, InternalError);
+  AddProgram output;
+  output.program->step[0].outputs[0].output = 1;
+  EXPECT_THROW(Executor{output.program}, InternalError);
+  AddProgram update;
+  update.program->update[0].outputs = {{.output = 0, .from = update.w}};
+  EXPECT_THROW(Executor{update.program}, InternalError);
+  AddProgram variable;
+  variable.program->variables[0].places[0].bytes = 4;
+  EXPECT_THROW(Executor{variable.program}, InternalError);
+}
+
 TEST(CopyKernel, CopiesBytes) {
   V from{1, 2, 3}, to(3);
   const void* inputs[] = {from.data()};
