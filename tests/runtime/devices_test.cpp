@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <set>
 #include <thread>
 
+#include "aspen/backends/api/callable_kernel.h"
 #include "aspen/base/error.h"
 #include "aspen/runtime/cpu_share.h"
 #include "pipeline_program.h"
@@ -54,8 +56,28 @@ TEST(Devices, RefreshCopiesOfVariablesAfterEveryUpdate) {
   EXPECT_EQ(read(executor, "w"), V(kWidth, 5.0f));
 }
 
+TEST(Devices, AFaultInAnUpdateReleasesWhoWaitsForTheRefresh) {
+  auto program = copied_program();
+  bool fails = true;  // written between runs only
+  auto inner = std::shared_ptr<Kernel>(std::move(program->update[0].instructions[0].kernel));
+  program->update[0].instructions[0].kernel = make_kernel([&, inner](const KernelArgs& args) {
+    inner->run(args);
+    if (fails && args.step->step == 2) throw DeviceError("injected");
+  });
+  Executor executor(program);
+  V y(4 * kWidth);
+  RunRequest request{.device_iterations = 4, .outputs = {{.data = y.data()}}};
+  EXPECT_THROW(executor.run(request), DeviceError);
+  EXPECT_EQ(read(executor, "w"), V(kWidth, 5.0f));  // two updates, and the one that failed after it wrote
+  fails = false;
+  executor.run(request);
+  EXPECT_EQ(y[0], 5.0f);  // the copy agrees with its home
+  EXPECT_EQ(y[3 * kWidth], 8.0f);
+}
+
 // Device 0 doubles a number that device 1 then adds to w: the second update task waits for the first, across devices.
-TEST(Devices, UpdateTasksWaitForEachOther) {
+// Update number `failing` fails.
+std::shared_ptr<Program> chained_update_program(const std::uint64_t& failing) {
   auto program = std::make_shared<Program>();
   program->training = true;
   program->devices = {{.variable_bytes = kSpace}, {.variable_bytes = kSpace}};
@@ -67,8 +89,9 @@ TEST(Devices, UpdateTasksWaitForEachOther) {
   program->step = std::vector<Task>(2);
   program->step[1] = {.device = 1, .lane = 1};
   Task send{.device = 0, .lane = 2, .waits = {{.task = 1, .lag = 1}}};
-  send.instructions.push_back(instruction("double", {number}, {number, sent}, [](const KernelArgs& args) {
+  send.instructions.push_back(instruction("double", {number}, {number, sent}, [&failing](const KernelArgs& args) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (args.step->step == failing) throw DeviceError("injected");
     for (std::int64_t i = 0; i < kWidth; ++i) output(args, 1)[i] = output(args, 0)[i] *= 2;
   }));
   Task receive{.device = 1, .lane = 2, .waits = {{.task = 0}}};
@@ -77,13 +100,30 @@ TEST(Devices, UpdateTasksWaitForEachOther) {
   }));
   program->update.push_back(std::move(send));
   program->update.push_back(std::move(receive));
-  Executor executor(program);
-  for (int call = 0; call < 20; ++call) {
+  return program;
+}
+
+TEST(Devices, UpdateTasksWaitForEachOther) {
+  std::uint64_t failing = 100;
+  Executor executor(chained_update_program(failing));
+  auto restart = [&] {
     write(executor, "number", V(kWidth, 1.0f));
     write(executor, "w", V(kWidth));
+    executor.set_random_state(0, 0);
+  };
+  for (int call = 0; call < 20; ++call) {
+    restart();
     executor.run({.device_iterations = 5});
     ASSERT_EQ(read(executor, "w"), V(kWidth, 2 + 4 + 8 + 16 + 32));
   }
+  restart();
+  failing = 3;
+  EXPECT_THROW(executor.run({.device_iterations = 5}), DeviceError);  // the other one does not wait for ever
+  EXPECT_EQ(read(executor, "w"), V(kWidth, 2 + 4 + 8));
+  failing = 100;
+  restart();
+  executor.run({.device_iterations = 2});
+  EXPECT_EQ(read(executor, "w"), V(kWidth, 2 + 4));
 }
 
 // Device 1 moves x in and y out, device 0 computes y = x * w and, in training, w += 1.
