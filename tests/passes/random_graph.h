@@ -1,5 +1,4 @@
-// Random training graphs placed at random on several devices: forward, backward and update ops over parameters,
-// accumulators and a buffer that the forward pass assigns. Equal seeds give equal graphs.
+// Random graphs and models placed at random on several devices. Equal seeds give equal graphs.
 #pragma once
 
 #include <memory>
@@ -23,7 +22,16 @@ class RandomNumbers {
   std::mt19937_64 engine_;
 };
 
+// As if compiled up to partitioning: forward, backward and update ops over parameters, accumulators and a buffer that
+// the forward pass assigns.
 std::unique_ptr<Graph> random_graph(std::uint64_t seed);
+
+// A forward pass with a loss: layers with skip connections, shared weights, dropout, running statistics. Placed at
+// random, or all on one device.
+std::unique_ptr<Graph> random_model(std::uint64_t seed, bool is_placed);
+
+// One that updates all parameters of the model.
+void set_random_optimizer(std::uint64_t seed, const Graph& model, CompileOptions& options);
 
 // Options under which any such graph compiles; execution, liveness and places differ from seed to seed.
 CompileOptions random_options(std::uint64_t seed);
