@@ -98,18 +98,24 @@ class StageTasks {
   }
 
   [[noreturn]] void fail_backwards(const Op& op, const Op& producer) const {
-    std::string here = stages_.name(stages_.index_of(op.placement));
-    std::string there = stages_.name(stages_.index_of(producer.placement));
+    std::string problem = fmt::format("[{}] in {}{} reads what {} in {}{} computes.", op.name(), stage_of(op),
+                                      place_of(op), producer.name(), stage_of(producer), place_of(producer));
     if (is_phased_) {
       throw UserError(
-          "[{}] in {}{} reads what {} in {}{} computes. Phases and the stages in them must not decrease along the data "
-          "flow; put the block into {} or a later phase.",
-          op.name(), here, place_of(op), producer.name(), there, place_of(producer), there);
+          "{} Phases and the stages in them must not decrease along the data flow; put the block into {} or a later "
+          "one.",
+          problem, stage_of(producer));
     }
     throw UserError(
-        "[{}] in {}{} reads what {} in {}{} computes. Stage ids must not decrease along the data flow in a pipeline; "
-        "number the blocks in the order in which they run, for example with AutoStage.AutoIncrement.",
-        op.name(), here, place_of(op), producer.name(), there, place_of(producer));
+        "{} Stage ids must not decrease along the data flow in a pipeline; number the blocks in the order in which "
+        "they "
+        "run, for example with AutoStage.AutoIncrement.",
+        problem);
+  }
+
+  std::string stage_of(const Op& op) const {
+    std::string stage = fmt::format("stage {}", op.placement.stage);
+    return is_phased_ ? fmt::format("phase {}, {}", op.placement.phase, stage) : stage;
   }
 
   // A lane per stage in a pipeline, else one per device.
