@@ -110,6 +110,7 @@ struct Executor::State {
     }
     auto computing = std::count_if(workers.begin(), workers.end(), [](const auto& w) { return w->computes(); });
     auto shares = share_cpus(cpus, static_cast<std::size_t>(computing));
+    if (!shares.empty()) control->set_patience(kPatience);
     std::vector<int> pins;
     std::size_t next = 0;
     for (auto& worker : workers) {

@@ -1,6 +1,7 @@
 #include "aspen/runtime/run_control.h"
 
 #include <limits>
+#include <thread>
 
 namespace aspen {
 
@@ -20,12 +21,19 @@ void ProgressCounter::release() {
   finished_.notify_all();
 }
 
-void ProgressCounter::wait(std::int64_t finished, const std::atomic<bool>& stopped) {
-  for (;;) {
+void ProgressCounter::wait(std::int64_t finished, const std::atomic<bool>& stopped,
+                           std::chrono::microseconds patience) {
+  std::chrono::steady_clock::time_point end;  // of the time awake
+  for (bool is_first = true;; is_first = false) {
     std::int32_t value = finished_.load();
     if (stopped.load()) throw Stopped();
     if (value >= finished) return;
-    finished_.wait(value);
+    if (is_first) end = std::chrono::steady_clock::now() + patience;
+    if (std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    } else {
+      finished_.wait(value);
+    }
   }
 }
 

@@ -21,6 +21,9 @@ namespace aspen {
 // Asking whether to stop may mean taking the interpreter lock of the front end: not more often than this.
 inline constexpr std::chrono::milliseconds kStopInterval{20};
 
+// To wake a sleeping thread takes tens of microseconds, as long as a small task: bridge short waits without sleeping.
+inline constexpr std::chrono::microseconds kPatience{50};
+
 // Thrown to unwind a worker when another one has stopped the run.
 struct Stopped {};
 
@@ -32,8 +35,9 @@ class alignas(64) ProgressCounter {
   void set(std::int64_t finished);
   // Lets all that wait look at the flag they watch.
   void release();
-  // Sleeps until `finished` rounds are finished. Throws Stopped as soon as the flag is set.
-  void wait(std::int64_t finished, const std::atomic<bool>& stopped);
+  // Waits until `finished` rounds are finished: awake for as long as `patience`, then asleep. Throws Stopped as soon as
+  // the flag is set.
+  void wait(std::int64_t finished, const std::atomic<bool>& stopped, std::chrono::microseconds patience);
 
  private:
   std::atomic<std::int32_t> finished_{0};
@@ -44,6 +48,11 @@ class RunControl {
   // num_computing: workers that take part in weight updates; per device one Rendezvous of its replicas.
   RunControl(std::size_t replicas, std::size_t num_devices, std::size_t num_step_tasks, std::size_t num_update_tasks,
              std::size_t num_computing);
+
+  // How long a worker stays awake when it has to wait for another one. 0 unless every worker has a cpu of its own: it
+  // would keep the one it waits for from running.
+  void set_patience(std::chrono::microseconds patience) { patience_ = patience; }
+  std::chrono::microseconds patience() const { return patience_; }
 
   // Forgets the last run; only while no worker runs.
   void reset();
@@ -70,6 +79,7 @@ class RunControl {
   }
   void keep_first(std::exception_ptr error);
 
+  std::chrono::microseconds patience_{0};
   std::size_t num_step_tasks_, num_update_tasks_;
   std::vector<ProgressCounter> steps_, updates_;
   Rendezvous before_update_, after_update_;

@@ -109,7 +109,7 @@ void Worker::wait(const OwnTask& task, std::int64_t round, const std::atomic<boo
   if (stopped.load(std::memory_order_relaxed)) throw Stopped();
   for (const CounterWait& wait : task.waits) {
     std::int64_t finished = round - wait.lag + 1;
-    if (finished > 0) wait.counter->wait(finished, stopped);
+    if (finished > 0) wait.counter->wait(finished, stopped, control_->patience());
   }
 }
 
