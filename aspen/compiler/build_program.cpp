@@ -111,6 +111,7 @@ class ProgramBuilder {
                         .workspace = call.workspace});
       Instruction& made = result.back();
       if (call.is_copy) continue;
+      for (const Value* input : call.op->inputs()) made.input_types.push_back(input ? input->type() : TensorType{});
       for (const Value* output : call.op->outputs()) made.output_types.push_back(output->type());
     }
     return result;
