@@ -1,5 +1,7 @@
 #include "poptorch/python/errors.h"
 
+#include <algorithm>
+
 #include "aspen/base/error.h"
 
 namespace py = pybind11;
@@ -13,9 +15,9 @@ py::object& error_class() {
   return *cls;
 }
 
-// "who and what" and the lines "  captured at ..." that follow it.
+// "who and what" and the lines that say where: "  captured at ...", "  in op ..., captured at ...".
 std::pair<std::string, std::string> split_location(const std::string& text) {
-  const auto at = text.find("\n  captured at ");
+  const auto at = std::min(text.find("\n  captured at "), text.find("\n  in op "));
   if (at == std::string::npos) return {text, ""};
   return {text.substr(0, at), text.substr(at + 3)};
 }

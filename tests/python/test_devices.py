@@ -1,0 +1,206 @@
+"""Several devices give bit for bit what one gives, whatever the strategy, recomputation and place of the tensors."""
+
+import popart
+import poptorch
+import pytest
+import torch
+
+from support.models import FunctionModel, Layers, quiet, train
+
+SIZES = [6, 9, 8, 7, 4]  # four layers, blocks "0" to "3"
+D, G, B = 2, 9, 3
+OFF = poptorch.TensorLocationSettings().useOnChipStorage(False)
+ALL_BLOCKS = ("0", "1", "2", "3")
+
+
+def batch(rows=D * G * B):
+    torch.manual_seed(5)
+    return torch.randn(rows, SIZES[0]), torch.randn(rows, SIZES[-1])
+
+
+def accumulating(strategy, steps=G):
+    options = quiet().deviceIterations(D).setExecutionStrategy(strategy).outputMode(poptorch.OutputMode.All)
+    options.Training.gradientAccumulation(steps)
+    return options
+
+
+def learnt(options, inputs=None):
+    model = Layers(SIZES)
+    return train(model, options, inputs or batch(), optimizer=poptorch.optim.AdamW(model.parameters(), lr=0.01))
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    return learnt(accumulating(poptorch.ShardedExecution(poptorch.Stage(*ALL_BLOCKS).ipu(0))))
+
+
+def check_same(result, expected):
+    outputs, weights = result
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(outputs, expected[0]))
+    for name, weight in expected[1].items():
+        assert torch.equal(weights[name], weight), name
+
+
+def stages(*ipus):
+    return [poptorch.Stage(block).ipu(ipu) for block, ipu in zip(ALL_BLOCKS, ipus)]
+
+
+def serial(liveness=poptorch.Liveness.AlwaysLive):
+    return poptorch.SerialPhasedExecution(*ALL_BLOCKS).setTensorsLiveness(liveness)
+
+
+def parallel():
+    strategy = poptorch.ParallelPhasedExecution(*ALL_BLOCKS)
+    for phase in range(4):
+        strategy.phase(phase).ipus(phase % 2)
+    return strategy
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        poptorch.ShardedExecution(),
+        poptorch.ShardedExecution(*stages(1, 0, 0, 1)),
+        poptorch.PipelinedExecution(),
+        poptorch.PipelinedExecution(*stages(0, 0, 1, 1)),
+        poptorch.PipelinedExecution(*stages(0, 1, 0, 1)),
+        poptorch.PipelinedExecution(poptorch.Stage("0", "1").ipu(0), poptorch.Stage("2", "3").ipu(1)),
+        serial(),
+        serial(poptorch.Liveness.OffChipAfterFwd),
+        serial(poptorch.Liveness.OffChipAfterFwdNoOverlap),
+        serial(poptorch.Liveness.OffChipAfterEachPhase).useSeparateBackwardPhase(),
+        parallel(),
+        parallel().sendTensorsOffChipAfterFwd(),
+    ],
+    ids=repr,
+)
+def test_strategies(strategy, one_device):
+    check_same(learnt(accumulating(strategy)), one_device)
+
+
+@pytest.mark.parametrize("kind", list(popart.RecomputationType))
+@pytest.mark.parametrize("strategy", [poptorch.ShardedExecution, poptorch.PipelinedExecution])
+def test_recomputation(kind, strategy, one_device):
+    options = accumulating(strategy())
+    options._Popart.set("autoRecomputation", int(kind))
+    check_same(learnt(options), one_device)
+
+
+@pytest.mark.parametrize("place", ["Activation", "Weight", "Optimizer", "Accumulator"])
+@pytest.mark.parametrize("strategy", [poptorch.ShardedExecution, poptorch.PipelinedExecution])
+def test_tensors_off_the_device(place, strategy, one_device):
+    options = accumulating(strategy())
+    getattr(options.TensorLocations, f"set{place}Location")(OFF)
+    check_same(learnt(options), one_device)
+
+
+def test_replicas_of_a_pipeline(one_device):
+    """Nine steps of two replicas are eighteen steps of one."""
+    inputs = batch(D * 18 * B)
+    _, expected = learnt(accumulating(poptorch.ShardedExecution(), 18), inputs)
+    _, weights = learnt(accumulating(poptorch.PipelinedExecution()).replicationFactor(2), inputs)
+    for name, weight in expected.items():
+        torch.testing.assert_close(weights[name], weight, rtol=1e-5, atol=1e-6)
+
+
+def test_sharded_state_of_replicas():
+    inputs = batch(D * 18 * B)
+    options = accumulating(poptorch.PipelinedExecution()).replicationFactor(2)
+    _, expected = learnt(options.clone(), inputs)
+    settings = poptorch.TensorLocationSettings().useReplicatedTensorSharding().minElementsForReplicatedTensorSharding(2)
+    options.TensorLocations.setOptimizerLocation(settings)
+    _, weights = learnt(options, inputs)
+    assert all(torch.equal(weights[name], weight) for name, weight in expected.items())
+
+
+# -- inference ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("strategy", [poptorch.ShardedExecution, poptorch.PipelinedExecution])
+def test_inference(strategy):
+    model = Layers(SIZES)
+    x, _ = batch(7 * B)
+    expected = model(x).detach()
+    result = poptorch.inferenceModel(model, quiet().deviceIterations(7).setExecutionStrategy(strategy()))(x)
+    torch.testing.assert_close(result, expected)
+
+
+# -- the rules of pipelines -----------------------------------------------------------------------------------------
+def test_training_pipeline_needs_enough_steps():
+    with pytest.raises(poptorch.Error, match=r"4 pipeline stages needs .* at least 7 .*; it is 6. Set Training.gradientA"):
+        learnt(accumulating(poptorch.PipelinedExecution(), 6), batch(D * 6 * B))
+    learnt(accumulating(poptorch.PipelinedExecution(), 7), batch(D * 7 * B))
+
+
+def test_inference_pipeline_needs_enough_iterations():
+    executor = poptorch.inferenceModel(Layers(SIZES), quiet().deviceIterations(3))
+    with pytest.raises(poptorch.Error, match=r"4 pipeline stages needs .* at least 4 .*; it is 3. Set deviceIterations"):
+        executor(batch(3 * B)[0])
+
+
+def test_stages_of_a_pipeline_must_not_decrease():
+    def forward(self, x):
+        for ipu in (0, 1, 0):
+            with poptorch.Block(ipu_id=ipu):
+                x = torch.relu(x + 1)
+        return x
+
+    with pytest.raises(poptorch.Error, match="Stage ids must not decrease along the data flow.*AutoIncrement"):
+        poptorch.inferenceModel(FunctionModel(forward), quiet().deviceIterations(8))(torch.ones(8, 2))
+    options = quiet().deviceIterations(8).setExecutionStrategy(
+        poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement))
+    assert poptorch.inferenceModel(FunctionModel(forward), options)(torch.ones(8, 2)).eq(4).all()
+
+
+# -- errors while running -------------------------------------------------------------------------------------------
+def test_floating_point_exceptions_name_device_and_place():
+    def forward(self, x):
+        with poptorch.Block("a", ipu_id=0):
+            x = x + 1
+        with poptorch.Block("b", ipu_id=1):
+            return 1 / x
+
+    options = quiet().deviceIterations(4)
+    options.Precision.enableFloatingPointExceptions(True)
+    executor = poptorch.inferenceModel(FunctionModel(forward), options)
+    x = torch.ones(4, 2)
+    x[2, 1] = -1
+    for _ in range(2):
+        with pytest.raises(poptorch.Error) as error:
+            executor(x)
+        assert error.value.message.startswith("floating point exception: element 1 of output 0 (f32[1, 2]) is infinity")
+        assert "test_devices.py" in error.value.location
+        assert error.value.location.endswith("on device 1, stage 1, micro-batch 2")
+        torch.testing.assert_close(executor(torch.ones(4, 2)), torch.full((4, 2), 0.5))  # still usable
+
+
+# -- memory and time ------------------------------------------------------------------------------------------------
+def memory(change=lambda options: None):
+    model = Layers([32, 64, 64, 32, 16])
+    options = accumulating(poptorch.PipelinedExecution())
+    change(options)
+    executor = poptorch.trainingModel(model, options, poptorch.optim.AdamW(model.parameters(), lr=0.01))
+    executor(torch.randn(D * G * B, 32), torch.randn(D * G * B, 16))
+    return executor._core.memory(), executor._core.times()
+
+
+def test_measured_memory_is_what_was_planned(monkeypatch):
+    monkeypatch.setenv("ASPEN_MEASURE_MEMORY", "1")
+    for device in memory()[0]:
+        assert 0 < device["measured"] <= device["planned"]
+        assert device["measured"] >= 0.98 * device["planned"]
+    assert sum(device["planned_host"] for device in memory()[0]) == 0
+
+
+def test_state_of_the_optimiser_leaves_the_device():
+    state = 2 * 4 * (64 * 64)  # two moments of the weight of layer 1, float32
+    on = memory()[0][1]
+    off = memory(lambda options: options.TensorLocations.setOptimizerLocation(OFF))[0][1]
+    assert off["planned_host"] >= state and off["planned"] < on["planned"]
+
+
+def test_times_of_the_devices():
+    times = memory()[1]
+    assert [(time["replica"], time["device"]) for time in times] == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    for time in times:
+        assert 0 <= time["waiting"] <= time["total"]
+        assert sum(task["seconds"] for task in time["tasks"]) <= time["total"]
+        assert time["tasks"][0]["runs"] == D * G
