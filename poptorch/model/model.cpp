@@ -272,8 +272,14 @@ const aspen::ProgramVariable* Model::find_variable(const std::string& name) cons
 }
 
 // As the host sees it: one value, or one for each group of replicas (or replica) along a first axis.
+// State that replicas keep flat shards of has the shape of its parameter.
 aspen::TensorType Model::host_type(const aspen::ProgramVariable& variable) const {
   aspen::TensorType type = variable.type;
+  if (variable.sharded) {
+    for (const HostTensor& entry : tensors_) {
+      if (variable.name.ends_with("___" + entry.name)) type.shape = shape_of(entry.seen);
+    }
+  }
   const aspen::ReplicaGrouping& grouping = variable.grouping;
   if (grouping.kind == aspen::ReplicaGrouping::Kind::kAll) return type;
   const std::size_t values = grouping.returns_all ? program_->replicas : grouping.num_groups(program_->replicas);
