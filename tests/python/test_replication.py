@@ -150,6 +150,16 @@ def test_state_survives_a_detach():
     assert all(torch.equal(weight, broken[name]) for name, weight in weights(model).items())
 
 
+def test_replicas_draw_different_numbers():
+    def draw():
+        model = FunctionModel(lambda self, x: torch.nn.functional.dropout(x, 0.5, training=True))
+        return poptorch.inferenceModel(model, replicated(2).randomSeed(7))(torch.ones(2 * R, 64))
+
+    rows_drawn = draw()
+    assert len({tuple(row.tolist()) for row in rows_drawn}) == 2 * R
+    assert torch.equal(draw(), rows_drawn)
+
+
 # -- buffers --------------------------------------------------------------------------------------------------------
 def test_each_replica_keeps_its_own_buffer():
     def forward(self, x):
