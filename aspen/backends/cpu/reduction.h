@@ -75,12 +75,14 @@ struct ReductionPart {
 
 class ReductionParts {
  public:
-  // `cost` in nanoseconds per element.
-  ReductionParts(const ReductionPlan& plan, double cost) : rows_(plan.output_rows()), columns_(plan.row_size()) {
+  // `cost` in nanoseconds per element. Narrow pieces of long rows are read slower than whole rows, the more so the
+  // more often they are read: least_columns bounds that.
+  ReductionParts(const ReductionPlan& plan, double cost, std::int64_t least_columns)
+      : rows_(plan.output_rows()), columns_(plan.row_size()) {
     double total = cost * static_cast<double>(plan.outputs() * plan.reduced());
     cuts_columns_ = !plan.by_rows() && rows_ < 2 * worthwhile_parts(total);
-    chunks_ =
-        cuts_columns_ ? cut(columns_, total, {.multiple = 64}) : cut(plan.by_rows() ? plan.outputs() : rows_, total);
+    chunks_ = cuts_columns_ ? cut(columns_, total, {.multiple = 64, .least = least_columns})
+                            : cut(plan.by_rows() ? plan.outputs() : rows_, total);
   }
 
   std::int64_t scratch_size() const { return cuts_columns_ ? columns_ : columns_ * chunks_.count(); }

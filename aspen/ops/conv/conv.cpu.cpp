@@ -77,7 +77,7 @@ class LanesConv final : public Kernel {
     y_image_ = s.outputs * s.out_height * s.out_width;
     auto products = static_cast<double>(s.images * y_image_ * s.taps());
     auto moves = static_cast<double>(s.images * (x_image_ + y_image_));
-    chunks_ = cut(s.images, kMultiplyAddCost * products + kMoveCost * moves, {.multiple = conv_lanes()});
+    chunks_ = cut(s.images, kMultiplyAddCost * products + kReadCost * moves, {.multiple = conv_lanes()});
     chunk_bytes_ = (conv_lanes_workspace(s) + 63) / 64 * 64;
   }
 

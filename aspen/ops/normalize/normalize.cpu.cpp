@@ -20,6 +20,8 @@ ReductionPlan plan_of(const KernelRequest& request) {
   return ReductionPlan(request.inputs[0].type.shape, request.attrs.as<NormalizeAttrs>().axes);
 }
 
+ReductionParts parts_of(const ReductionPlan& plan) { return ReductionParts(plan, kMoveCost, 1024); }
+
 std::size_t column_workspace(const ReductionPlan& plan, const ReductionParts& parts) {
   return plan.by_rows() ? 0 : static_cast<std::size_t>(2 * parts.scratch_size()) * sizeof(double);
 }
@@ -31,7 +33,7 @@ double* column_sums(const KernelArgs& args, const ReductionPart& part) {
 std::unique_ptr<Kernel> make_normalize(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   ReductionPlan plan = plan_of(request);
-  ReductionParts parts(plan, kMoveCost);
+  ReductionParts parts = parts_of(plan);
   double epsilon = request.attrs.as<NormalizeAttrs>().epsilon;
   return make_kernel(
       [plan, parts, epsilon](const KernelArgs& args) {
@@ -49,7 +51,7 @@ std::unique_ptr<Kernel> make_normalize(const KernelRequest& request, std::string
 std::unique_ptr<Kernel> make_normalize_grad(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   ReductionPlan plan = plan_of(request);
-  ReductionParts parts(plan, kMoveCost);
+  ReductionParts parts = parts_of(plan);
   return make_kernel(
       [plan, parts](const KernelArgs& args) {
         auto *y = static_cast<const float*>(args.inputs[0]), *rstd = static_cast<const float*>(args.inputs[1]);

@@ -55,7 +55,7 @@ std::unique_ptr<Kernel> make_reduction(const KernelRequest& request, std::string
   ReductionPlan plan(x.shape, request.attrs.as<ReduceAttrs>().axes);
   ReduceLoops loops = ASPEN_BEST(find_reduction)(request.op);
   if (plan.outputs() == 1) return make_whole_reduction(x.numel(), loops);
-  ReductionParts parts(plan, kReadCost);
+  ReductionParts parts(plan, kReadCost, 128);
   return make_kernel([plan, parts, loops](const KernelArgs& args) {
     parts.for_each(args, [&](const ReductionPart& part) {
       loops.part(plan, part, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]));
