@@ -115,8 +115,7 @@ Outcome train(std::uint32_t seed, const Way& way) {
   settings[kLossScaling] = 1;
   executor.write_variable("settings___0", std::as_bytes(std::span(settings)));
 
-  std::int64_t num_batches =
-      kIterations * options.gradient_accumulation * static_cast<std::int64_t>(options.replicas);
+  std::int64_t num_batches = kIterations * options.gradient_accumulation * static_cast<std::int64_t>(options.replicas);
   std::vector<float> x = draw(num_batches * kBatch * kWidth), target = draw(num_batches * kBatch * kWidth);
   Outcome outcome;
   outcome.outputs.emplace_back(num_batches);
@@ -204,7 +203,7 @@ TEST_F(Partitions, FourStagesInFourReplicasEqualOneDevice) {
   way.options.replicas = 4;
   Way alone{.layers = std::vector<Placement>(4)};
   alone.options.gradient_accumulation = 28;
-  std::uint32_t seed = 2;  // a network without running means, which replicas keep to themselves
+  std::uint32_t seed = 3;  // a network without running means, which replicas keep to themselves
   Outcome together = train(seed, way), expected = train(seed, alone);
   ASSERT_EQ(together.variables.size(), expected.variables.size());
   for (const auto& [name, values] : expected.variables) {
