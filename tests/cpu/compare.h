@@ -132,6 +132,7 @@ inline void compare(const std::string& op, const Attrs& attrs, const InputTypes&
 }
 
 inline TensorType f32(Shape shape) { return {DType::kF32, std::move(shape)}; }
+inline TensorType f16(Shape shape) { return {DType::kF16, std::move(shape)}; }
 inline TensorType i32(Shape shape) { return {DType::kI32, std::move(shape)}; }
 
 }  // namespace aspen::testing

@@ -209,6 +209,22 @@ std::vector<LargeCase> elements() {
   };
 }
 
+std::vector<LargeCase> halves() {
+  Shape x{4, 20, 61, 61};
+  ConvAttrs same = plane(1, 1);
+  return {
+      {"conv", Attrs::of(same), {f16({6, 32, 28, 28}), f16({32, 32, 3, 3}), f16({32})}},
+      {"conv_weight_grad",
+       Attrs::of(ConvGradAttrs{same, {32, 32, 3, 3}}),
+       {f16({6, 32, 28, 28}), f16({6, 32, 28, 28})}},
+      {"dot", Attrs::of(DotAttrs{false, true}), {f16({700, 200}), f16({300, 200})}},
+      {"max_pool", Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}}), {f16(x)}},
+      {"avg_pool", Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}}), {f16(x)}},
+      {"normalize", Attrs::of(NormalizeAttrs{{0, 2, 3}}), {f16(x)}},
+      {"reduce_sum", Attrs::of(ReduceAttrs{{0, 2, 3}}), {f16(x)}},
+  };
+}
+
 void check_large(const std::vector<LargeCase>& cases) {
   for (const LargeCase& c : cases) {
     KernelRequest request = request_of(c.op, c.attrs, c.inputs);
@@ -219,6 +235,7 @@ void check_large(const std::vector<LargeCase>& cases) {
 TEST(Threads, ProductsHaveTheSameBits) { check_large(products()); }
 TEST(Threads, ConvolutionsHaveTheSameBits) { check_large(convolutions()); }
 TEST(Threads, RowsAndSumsHaveTheSameBits) { check_large(rows_and_sums()); }
+TEST(Threads, HalvesHaveTheSameBits) { check_large(halves()); }
 TEST(Threads, ElementsHaveTheSameBits) { check_large(elements()); }
 
 TEST(Threads, ChunksEqualTheReference) {
@@ -249,7 +266,7 @@ TEST(Threads, AnErrorNamesTheFirstWrongPlace) {
 
 // Replicas share kernels.
 TEST(Threads, AKernelRunsOnSeveralThreadsAtOnce) {
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements()}) {
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), halves()}) {
     for (const LargeCase& c : cases) {
       KernelRequest request = request_of(c.op, c.attrs, c.inputs);
       std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/conv/conv_lanes.cpu.h"
 #include "aspen/ops/conv/conv_onednn.cpu.h"
 
@@ -143,9 +144,9 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request, std::string& why
 }  // namespace
 
 void register_conv_cpu(KernelRegistry& kernels) {
-  kernels.add("conv", make_conv<ConvPass::kForward>);
-  kernels.add("conv_input_grad", make_conv<ConvPass::kInputGrad>);
-  kernels.add("conv_weight_grad", make_conv<ConvPass::kWeightGrad>);
+  add_with_half(kernels, "conv", make_conv<ConvPass::kForward>);
+  add_with_half(kernels, "conv_input_grad", make_conv<ConvPass::kInputGrad>);
+  add_with_half(kernels, "conv_weight_grad", make_conv<ConvPass::kWeightGrad>);
 }
 
 }  // namespace aspen

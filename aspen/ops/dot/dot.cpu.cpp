@@ -7,6 +7,7 @@
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
 #include "aspen/backends/cpu/onednn.h"
+#include "aspen/backends/cpu/widened.h"
 
 namespace aspen {
 namespace {
@@ -222,6 +223,6 @@ std::unique_ptr<Kernel> make_dot(const KernelRequest& request, std::string& why)
 
 }  // namespace
 
-void register_dot_cpu(KernelRegistry& kernels) { kernels.add("dot", make_dot); }
+void register_dot_cpu(KernelRegistry& kernels) { add_with_half(kernels, "dot", make_dot); }
 
 }  // namespace aspen

@@ -2,6 +2,7 @@
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/reduction.h"
+#include "aspen/backends/cpu/widened.h"
 
 #define ASPEN_ISA_FILE "aspen/ops/normalize/normalize_loops.inc"
 #include "aspen/backends/cpu/each_isa.h"
@@ -68,8 +69,8 @@ std::unique_ptr<Kernel> make_normalize_grad(const KernelRequest& request, std::s
 }  // namespace
 
 void register_normalize_cpu(KernelRegistry& kernels) {
-  kernels.add("normalize", make_normalize);
-  kernels.add("normalize_grad", make_normalize_grad);
+  add_with_half(kernels, "normalize", make_normalize);
+  add_with_half(kernels, "normalize_grad", make_normalize_grad);
 }
 
 }  // namespace aspen

@@ -1,8 +1,10 @@
-// Maximum pooling of float32 over one or two axes; the averages and three axes run on the reference.
+// Maximum pooling over one or two axes; the averages and three axes run on the reference, averages of half through
+// float.
 #include "aspen/ops/pool/pool.h"
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/widened.h"
 
 namespace aspen {
 namespace {
@@ -92,8 +94,11 @@ std::unique_ptr<Kernel> make_max_pool_grad(const KernelRequest& request, std::st
 }  // namespace
 
 void register_pool_cpu(KernelRegistry& kernels) {
-  kernels.add("max_pool", make_max_pool);
-  kernels.add("max_pool_grad", make_max_pool_grad);
+  add_with_half(kernels, "max_pool", make_max_pool);
+  add_with_half(kernels, "max_pool_grad", make_max_pool_grad);
+  for (const char* op : {"avg_pool", "avg_pool_grad", "adaptive_avg_pool", "adaptive_avg_pool_grad"}) {
+    kernels.add(op, widened(make_reference_kernel));
+  }
 }
 
 }  // namespace aspen

@@ -1,4 +1,4 @@
-// Sums and extremes of float32; other types and reductions run on the reference.
+// Sums and extremes of float32 and half; other types and reductions run on the reference.
 #include "aspen/ops/reduce/reduce.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/reduction.h"
+#include "aspen/backends/cpu/widened.h"
 
 namespace aspen {
 namespace {
@@ -66,7 +67,7 @@ std::unique_ptr<Kernel> make_reduction(const KernelRequest& request, std::string
 }  // namespace
 
 void register_reduce_cpu(KernelRegistry& kernels) {
-  for (const char* op : {"reduce_sum", "reduce_max", "reduce_min"}) kernels.add(op, make_reduction);
+  for (const char* op : {"reduce_sum", "reduce_max", "reduce_min"}) add_with_half(kernels, op, make_reduction);
 }
 
 }  // namespace aspen

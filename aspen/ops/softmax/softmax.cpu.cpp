@@ -2,6 +2,7 @@
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/widened.h"
 
 namespace aspen {
 namespace {
@@ -98,10 +99,10 @@ std::unique_ptr<Kernel> make_softmax_grad(const KernelRequest& request, std::str
 }  // namespace
 
 void register_softmax_cpu(KernelRegistry& kernels) {
-  kernels.add("softmax", make_softmax<false>);
-  kernels.add("log_softmax", make_softmax<true>);
-  kernels.add("softmax_grad", make_softmax_grad<false>);
-  kernels.add("log_softmax_grad", make_softmax_grad<true>);
+  add_with_half(kernels, "softmax", make_softmax<false>);
+  add_with_half(kernels, "log_softmax", make_softmax<true>);
+  add_with_half(kernels, "softmax_grad", make_softmax_grad<false>);
+  add_with_half(kernels, "log_softmax_grad", make_softmax_grad<true>);
 }
 
 }  // namespace aspen

@@ -1,0 +1,174 @@
+// Half through float (aspen/backends/cpu/widened.h): results are those of the reference up to one rounding.
+#include <cstring>
+#include <typeinfo>
+
+#include "aspen/backends/cpu/elementwise.h"
+#include "aspen/ops/conv/conv.h"
+#include "aspen/ops/dot/dot.h"
+#include "aspen/ops/normalize/normalize.h"
+#include "aspen/ops/pool/pool.h"
+#include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/resize/resize.h"
+#include "aspen/ops/softmax/softmax.h"
+#include "tests/cpu/compare.h"
+
+namespace aspen::testing {
+namespace {
+
+struct HalfCase {
+  std::string op;
+  Attrs attrs;
+  InputTypes inputs;
+  int top = 2;
+};
+
+std::vector<HalfCase> convolutions() {
+  ConvAttrs same{{1, 1}, {1, 1}, {1, 1}, 1}, strided{{2, 2}, {1, 1}, {1, 1}, 3};
+  std::vector<HalfCase> cases;
+  auto add = [&](const Shape& x, const Shape& w, const Shape& y, const ConvAttrs& attrs) {
+    cases.push_back({"conv", Attrs::of(attrs), {f16(x), f16(w), f16({w[0]})}});
+    cases.push_back({"conv", Attrs::of(attrs), {f16(x), f16(w), std::nullopt}});
+    cases.push_back({"conv_input_grad", Attrs::of(ConvGradAttrs{attrs, x}), {f16(y), f16(w)}});
+    cases.push_back({"conv_weight_grad", Attrs::of(ConvGradAttrs{attrs, w}), {f16(x), f16(y)}});
+  };
+  add({2, 24, 9, 9}, {20, 24, 3, 3}, {2, 20, 9, 9}, same);
+  add({16, 3, 9, 11}, {7, 3, 3, 3}, {16, 7, 9, 11}, same);  // one image per lane
+  add({4, 12, 9, 9}, {18, 4, 3, 3}, {4, 18, 5, 5}, strided);
+  return cases;
+}
+
+std::vector<HalfCase> products() {
+  return {{"dot", Attrs::of(DotAttrs{false, false}), {f16({5, 19}), f16({19, 7})}},
+          {"dot", Attrs::of(DotAttrs{false, true}), {f16({130, 200}), f16({170, 200})}},
+          {"dot", Attrs::of(DotAttrs{true, true}), {f16({3, 21, 8}), f16({3, 9, 21})}}};
+}
+
+std::vector<HalfCase> pools() {
+  PoolAttrs window{{3, 3}, {2, 2}, {1, 1}, {1, 1}};
+  ResizeAttrs twice{"linear", {14, 18}, {0.5, 0.5}, false, {}};
+  ResizeAttrs twice_back = twice;
+  twice_back.shape = {2, 3, 7, 9};
+  Shape x{2, 3, 7, 9}, y{2, 3, 4, 5};
+  return {{"max_pool", Attrs::of(window), {f16(x)}},
+          {"max_pool_grad", Attrs::of(MaxPoolGradAttrs{x}), {f16(y), i32(y)}, 63},
+          {"avg_pool", Attrs::of(window), {f16(x)}},
+          {"avg_pool_grad", Attrs::of(AvgPoolGradAttrs{window, x}), {f16(y)}},
+          {"adaptive_avg_pool", Attrs::of(AdaptiveAvgPoolAttrs{{4, 5}, {}}), {f16(x)}},
+          {"adaptive_avg_pool_grad", Attrs::of(AdaptiveAvgPoolAttrs{{4, 5}, x}), {f16(y)}},
+          {"resize", Attrs::of(twice), {f16(x)}},
+          {"resize_grad", Attrs::of(twice_back), {f16({2, 3, 14, 18})}}};
+}
+
+std::vector<HalfCase> sums() {
+  std::vector<HalfCase> cases;
+  Shape x{6, 12, 9, 7}, statistics{1, 12, 1, 1};
+  for (const char* op : {"reduce_sum", "reduce_max", "reduce_min"}) {
+    cases.push_back({op, Attrs::of(ReduceAttrs{{0, 2, 3}}), {f16(x)}});
+    cases.push_back({op, Attrs::of(ReduceAttrs{{0}}), {f16({600, 65})}});
+  }
+  for (const char* op : {"softmax", "log_softmax"}) {
+    cases.push_back({op, Attrs::of(SoftmaxAttrs{1}), {f16(x)}});
+    cases.push_back({std::string(op) + "_grad", Attrs::of(SoftmaxAttrs{3}), {f16(x), f16(x)}});
+  }
+  Attrs norm = Attrs::of(NormalizeAttrs{{0, 2, 3}, 1e-5});
+  cases.push_back({"normalize", norm, {f16(x)}});
+  cases.push_back({"normalize_grad", norm, {f16(x), f32(statistics), f16(x)}});  // statistics stay in float
+  return cases;
+}
+
+std::vector<HalfCase> all_cases() {
+  std::vector<HalfCase> all;
+  for (const auto& cases : {convolutions(), products(), pools(), sums()}) {
+    all.insert(all.end(), cases.begin(), cases.end());
+  }
+  return all;
+}
+
+class HalfKernels : public ::testing::Test {
+ protected:
+  // One step of half at the largest element; what is not half has the tolerance of float.
+  static double tolerance(const TensorType& type) { return type.dtype == DType::kF16 ? 1.0 / 1024 : 2e-6; }
+
+  std::unique_ptr<Backend> reference_ = make_reference_backend(), cpu_ = make_cpu_backend();
+};
+
+TEST_F(HalfKernels, EqualTheReference) {
+  for (const HalfCase& c : all_cases()) {
+    KernelRequest request = request_of(c.op, c.attrs, c.inputs);
+    std::mt19937 random(7);
+    std::vector<Buffer> buffers;
+    std::vector<const void*> pointers;
+    for (const auto& type : c.inputs) {
+      if (type) buffers.push_back(random_buffer(*type, random, -1, 1, c.top));
+      pointers.push_back(type ? buffers.back().get() : nullptr);
+    }
+    auto expected = run_kernel(*reference_, request, pointers), actual = run_kernel(*cpu_, request, pointers);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const TensorType& type = request.outputs[i];
+      expect_close(type, expected[i], actual[i], tolerance(type), to_string(request));
+    }
+  }
+}
+
+TEST_F(HalfKernels, AreNotThoseOfTheReference) {
+  for (const HalfCase& c : all_cases()) {
+    KernelRequest request = request_of(c.op, c.attrs, c.inputs);
+    std::unique_ptr<Kernel> plain = reference_->create_kernel(request), tuned = cpu_->create_kernel(request);
+    const Kernel &a = *plain, &b = *tuned;
+    EXPECT_NE(typeid(a), typeid(b)) << to_string(request);
+  }
+}
+
+// All inputs are converted before the first result is written.
+TEST_F(HalfKernels, MayWriteWhereTheyRead) {
+  KernelRequest request = request_of("softmax_grad", Attrs::of(SoftmaxAttrs{1}), {f16({70, 90}), f16({70, 90})});
+  std::mt19937 random(3);
+  Buffer y = random_buffer(request.inputs[0].type, random, 0, 1, 2);
+  Buffer g = random_buffer(request.inputs[1].type, random, -1, 1, 2);
+  auto apart = run_kernel(*cpu_, request, {y.get(), g.get()});
+  std::unique_ptr<Kernel> kernel = cpu_->create_kernel(request);
+  Buffer workspace(kernel->workspace_bytes());
+  const void* inputs[] = {y.get(), g.get()};
+  void* outputs[] = {g.get()};
+  StepContext step;
+  kernel->run({.inputs = inputs, .outputs = outputs, .workspace = workspace.get(), .step = &step});
+  expect_close(request.outputs[0], apart[0], g, 0, "in place");
+}
+
+// Sums leave the range of half on the way and come back: 80000 is not a half, its mean is.
+TEST_F(HalfKernels, SumInFloat) {
+  KernelRequest request =
+      request_of("avg_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {f16({1, 1, 2, 2})});
+  Half x[] = {Half(20000), Half(20000), Half(20000), Half(20000)};
+  EXPECT_EQ(static_cast<float>(*run_kernel(*cpu_, request, {x})[0].as<Half>()), 20000.0f);
+}
+
+// Every half, the last ones past the end of the vectors: there and back is the same, and so is rounding half way.
+TEST_F(HalfKernels, ConversionsRoundLikeTheCompiler) {
+  std::vector<Half> halves(65536 + 5);
+  std::vector<float> floats(halves.size());
+  for (std::size_t i = 0; i < halves.size(); ++i) {
+    auto bits = static_cast<std::uint16_t>(i);
+    std::memcpy(&halves[i], &bits, sizeof bits);
+  }
+  auto n = static_cast<std::int64_t>(halves.size());
+  half_to_float(halves.data(), floats.data(), n);
+  for (std::size_t i = 0; i < halves.size(); ++i) {
+    auto expected = static_cast<float>(halves[i]);
+    ASSERT_TRUE(floats[i] == expected || (std::isnan(floats[i]) && std::isnan(expected))) << i;
+  }
+  for (float factor : {1.0f, 1.00048828125f, 0.99951171875f, 0.7f, 1e-3f}) {
+    std::vector<float> scaled(halves.size());
+    for (std::size_t i = 0; i < halves.size(); ++i) scaled[i] = floats[i] * factor;
+    std::vector<Half> rounded(halves.size());
+    float_to_half(scaled.data(), rounded.data(), n);
+    for (std::size_t i = 0; i < halves.size(); ++i) {
+      auto expected = static_cast<Half>(scaled[i]);
+      ASSERT_TRUE(rounded[i] == expected || (rounded[i] != rounded[i] && expected != expected))
+          << scaled[i] << " became " << static_cast<float>(rounded[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace aspen::testing
