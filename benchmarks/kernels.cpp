@@ -29,6 +29,7 @@ struct Case {
   std::vector<Shape> inputs;
   double flops = 0;            // 0: only the time and bytes count
   std::size_t i32_inputs = 0;  // the last so many inputs are indices, all 0
+  DType dtype = DType::kF32;   // of the others
 };
 
 // Multiplications and additions of a convolution with square images.
@@ -43,7 +44,9 @@ std::vector<Case> cases() {
   Shape rx = {8, 64, 56, 56}, rw = {64, 64, 3, 3};
   Shape image = {16, 1, 28, 28}, first_w = {5, 1, 3, 3}, first_y = {16, 5, 26, 26};
   double small = conv_flops(16, 5, 12, 5, 9), large = conv_flops(8, 64, 64, 3, 56), first = conv_flops(16, 1, 5, 3, 26);
-  double linear = 2.0 * 16 * 972 * 100;
+  Shape hx = {16, 64, 28, 28};
+  double linear = 2.0 * 16 * 972 * 100, half_conv = conv_flops(16, 64, 64, 3, 28);
+  constexpr DType kHalf = DType::kF16;
   return {
       {"conv/cnn_first", "conv", Attrs::of(valid), {image, first_w}, first},
       {"conv_weight_grad/cnn_first",
@@ -91,6 +94,15 @@ std::vector<Case> cases() {
       {"relu_grad/cnn", "relu_grad", Attrs(), {{16, 5, 26, 26}, {16, 5, 26, 26}}},
       {"sgd/cnn", "sgd", Attrs::of(SgdAttrs{true, false}), {{100, 972}, {100, 972}, {kNumSettings}, {}, {100, 972}}},
       {"exp/large", "exp", Attrs(), {{8, 64, 56, 56}}},
+      {"conv/half", "conv", Attrs::of(same), {hx, rw}, half_conv, 0, kHalf},
+      {"conv_input_grad/half", "conv_input_grad", Attrs::of(ConvGradAttrs{same, hx}), {hx, rw}, half_conv, 0, kHalf},
+      {"conv_weight_grad/half", "conv_weight_grad", Attrs::of(ConvGradAttrs{same, rw}), {hx, hx}, half_conv, 0, kHalf},
+      {"dot/half", "dot", Attrs::of(DotAttrs{}), {{256, 256}, {256, 256}}, 2.0 * 256 * 256 * 256, 0, kHalf},
+      {"max_pool/half", "max_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {hx}, 0, 0, kHalf},
+      {"avg_pool/half", "avg_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {hx}, 0, 0, kHalf},
+      {"normalize/half", "normalize", Attrs::of(NormalizeAttrs{{0, 2, 3}}), {hx}, 0, 0, kHalf},
+      {"reduce_sum/half", "reduce_sum", Attrs::of(ReduceAttrs{{0, 2, 3}}), {hx}, 0, 0, kHalf},
+      {"softmax/half", "softmax", Attrs::of(SoftmaxAttrs{-1}), {{64, 128, 128}}, 0, 0, kHalf},
   };
 }
 
@@ -98,7 +110,7 @@ KernelRequest request_of(const Case& c) {
   Graph graph;
   std::vector<Value*> inputs;
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
-    DType dtype = i + c.i32_inputs < c.inputs.size() ? DType::kF32 : DType::kI32;
+    DType dtype = i + c.i32_inputs < c.inputs.size() ? c.dtype : DType::kI32;
     inputs.push_back(graph.add_input("x", {dtype, c.inputs[i]}));
   }
   const OpDef& def = op_registry().find(c.op);
@@ -139,11 +151,14 @@ void run(benchmark::State& state, const Case& c, const Backend& backend) {
       continue;
     }
     memory.emplace_back(input.type.bytes());
-    auto* data = static_cast<float*>(memory.back().get());
-    for (std::int64_t i = 0; i < input.type.numel(); ++i) {
-      data[i] = input.type.dtype == DType::kF32 ? uniform(random) : 0.0f;
-    }
-    inputs.push_back(data);
+    dispatch(input.type.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      auto* data = static_cast<T*>(memory.back().get());
+      for (std::int64_t i = 0; i < input.type.numel(); ++i) {
+        data[i] = is_floating(input.type.dtype) ? static_cast<T>(uniform(random)) : T(0);
+      }
+    });
+    inputs.push_back(memory.back().get());
     bytes += input.type.bytes();
   }
   for (const TensorType& output : request.outputs) {
