@@ -103,28 +103,59 @@ struct Executor::State {
   void start_threads() {
     std::vector<int> cpus = usable_cpus(options.num_threads);
     if (!control) {
-      if (cpus.size() == 1 || workers.empty()) return;
-      teams.push_back(make_thread_team(cpus.size(), {}));
-      workers.front()->set_team(teams.front().get());
+      if (workers.empty()) return;
+      ThreadTeam* team = add_team(cpus.size());
+      workers.front()->set_teams(team, team);
       return;
     }
-    auto computing = std::count_if(workers.begin(), workers.end(), [](const auto& w) { return w->computes(); });
-    auto shares = share_cpus(cpus, static_cast<std::size_t>(computing));
-    if (!shares.empty()) control->set_patience(kPatience);
-    std::vector<int> pins;
-    std::size_t next = 0;
+    std::vector<Worker*> computing;
     for (auto& worker : workers) {
-      if (!worker->computes() || shares.empty()) {
-        pins.push_back(-1);
-        continue;
-      }
-      const std::vector<int>& share = shares[next++];
-      pins.push_back(share.front());
-      if (share.size() == 1) continue;
-      teams.push_back(make_thread_team(share.size(), {share.begin() + 1, share.end()}));
-      worker->set_team(teams.back().get());
+      if (worker->computes()) computing.push_back(worker.get());
+    }
+    if (!computing.empty() && computing.size() <= cpus.size()) control->set_patience(kPatience);
+    std::vector<int> pins(workers.size(), -1);
+    if (computing.size() > program->replicas && take_turns(program->step)) {
+      share_in_turns(cpus, computing);
+    } else {
+      share_for_good(cpus, computing, pins);
     }
     pool = std::make_unique<WorkerPool>(pins);
+  }
+
+  // Of two threads or more; nullptr: one thread needs no team.
+  ThreadTeam* add_team(std::size_t num_threads, std::vector<int> helper_cpus = {}) {
+    if (num_threads == 1) return nullptr;
+    teams.push_back(make_thread_team(num_threads, std::move(helper_cpus)));
+    return teams.back().get();
+  }
+
+  // A device whose turn it is has all cpus of its replica; updates run on all devices at once. No thread is pinned, as
+  // each is on its own at one time and one of many at another.
+  void share_in_turns(const std::vector<int>& cpus, const std::vector<Worker*>& computing) {
+    auto shares = share_cpus(cpus, program->replicas);
+    if (shares.empty()) return;
+    std::size_t num_devices = computing.size() / program->replicas;
+    for (std::size_t replica = 0; replica < program->replicas; ++replica) {
+      ThreadTeam* whole = add_team(shares[replica].size());
+      auto parts = share_cpus(shares[replica], num_devices);
+      for (std::size_t i = 0; i < num_devices; ++i) {
+        ThreadTeam* part = parts.empty() ? nullptr : add_team(parts[i].size());
+        computing[replica * num_devices + i]->set_teams(whole, part);
+      }
+    }
+  }
+
+  void share_for_good(const std::vector<int>& cpus, const std::vector<Worker*>& computing, std::vector<int>& pins) {
+    auto shares = share_cpus(cpus, computing.size());
+    if (shares.empty()) return;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      if (!workers[i]->computes()) continue;
+      const std::vector<int>& share = shares[next++];
+      pins[i] = share.front();
+      ThreadTeam* team = add_team(share.size(), {share.begin() + 1, share.end()});
+      workers[i]->set_teams(team, team);
+    }
   }
 
   void check_request(const RunRequest& request) const {

@@ -103,10 +103,40 @@ class Simulation {
   TaskOrder order_;
 };
 
+// Whether waits make a round of `task` come after the round `lag` before of `earlier`.
+bool comes_after(const std::vector<Task>& tasks, std::size_t task, std::size_t earlier, std::int64_t lag) {
+  std::vector<std::int64_t> reached(tasks.size(), lag + 1);  // the least lag found so far
+  std::vector<std::size_t> open{task};
+  reached[task] = 0;
+  while (!open.empty()) {
+    std::size_t current = open.back();
+    open.pop_back();
+    for (const Wait& wait : tasks[current].waits) {
+      std::int64_t total = reached[current] + wait.lag;
+      if (total >= reached[wait.task]) continue;
+      reached[wait.task] = total;
+      open.push_back(wait.task);
+    }
+  }
+  return task == earlier || reached[earlier] <= lag;
+}
+
 }  // namespace
 
 TaskOrder order_tasks(const std::vector<Task>& tasks, std::size_t num_devices, std::int64_t rounds) {
   return Simulation(tasks, num_devices, rounds).run();
+}
+
+bool take_turns(const std::vector<Task>& tasks) {
+  std::vector<std::size_t> computing;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (!tasks[i].instructions.empty()) computing.push_back(i);
+  }
+  if (computing.empty()) return true;
+  for (std::size_t i = 1; i < computing.size(); ++i) {
+    if (!comes_after(tasks, computing[i], computing[i - 1], 0)) return false;
+  }
+  return comes_after(tasks, computing.front(), computing.back(), 1);
 }
 
 }  // namespace aspen

@@ -24,4 +24,8 @@ using TaskOrder = std::vector<std::vector<TaskRun>>;
 // ascending order. Waits that can never be satisfied are an InternalError.
 TaskOrder order_tasks(const std::vector<Task>& tasks, std::size_t num_devices, std::int64_t rounds);
 
+// Whether the waits let only one device compute at a time: each task with instructions comes after the one before it in
+// the list, and the first of a round after the last of the round before.
+bool take_turns(const std::vector<Task>& tasks);
+
 }  // namespace aspen

@@ -117,6 +117,7 @@ void Worker::run_step(OwnTask& task, std::int64_t micro_batch) {
   if (control_ != nullptr) wait(task, micro_batch, control_->steps_stopped());
   auto start = Clock::now();
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
+  context_.team = step_team_;
   task.bound.enter(micro_batch);
   copy_inputs(task.bound, micro_batch);
   run_instructions(task.bound, micro_batch);
@@ -145,6 +146,7 @@ void Worker::run_update(OwnTask& task, std::int64_t cycle) {
   auto start = Clock::now();
   std::int64_t micro_batch = (cycle + 1) * plan_->rounds - 1;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
+  context_.team = update_team_;
   task.bound.enter(cycle);
   run_instructions(task.bound, micro_batch);
   task.busy += Clock::now() - start;

@@ -36,7 +36,11 @@ class Worker {
   Worker(const Program& program, const std::vector<ReplicaMemory>& memories, std::size_t replica, std::size_t device,
          std::vector<OutputSink>& sinks, RunControl* control);
 
-  void set_team(ThreadTeam* team) { context_.team = team; }
+  // Threads to compute with in steps and in updates; nullptr: the worker's own alone.
+  void set_teams(ThreadTeam* step, ThreadTeam* update) {
+    step_team_ = step;
+    update_team_ = update;
+  }
   bool computes() const { return computes_; }
 
   // As the only worker: throws the error of an op, or Interrupted.
@@ -87,6 +91,7 @@ class Worker {
   std::vector<OutputSink>& sinks_;
   RunControl* control_;
   Section step_, update_;
+  ThreadTeam *step_team_ = nullptr, *update_team_ = nullptr;
   bool computes_ = false;
   bool has_cycle_end_ = false, needs_reduction_ = false, needs_refresh_ = false;
   std::vector<Reduction> reductions_;

@@ -223,24 +223,23 @@ std::set<int> cpus_of_this_thread() {
   return cpus;
 }
 
-// Per stage the cpus its worker may run on and the size of its team.
-std::map<std::string, std::pair<std::set<int>, std::size_t>> threads_of(std::vector<std::size_t> devices) {
+// Per kernel the cpus its worker may run on and the size of its team.
+std::map<std::string, std::pair<std::set<int>, std::size_t>> threads_of(PipelineSpec spec) {
   std::mutex mutex;
   std::map<std::string, std::pair<std::set<int>, std::size_t>> seen;
-  PipelineSpec spec{.devices = std::move(devices), .training = false};
   spec.hook = [&](const std::string& what, const StepContext& context) {
     std::lock_guard lock(mutex);
     seen[what] = {cpus_of_this_thread(), context.team != nullptr ? context.team->num_threads() : 1};
   };
   Executor executor(pipeline_program(spec));
-  run_all(executor, chain_inputs(2), 2);
+  run_all(executor, chain_inputs(2 * spec.accumulation * static_cast<std::int64_t>(spec.replicas)), 2);
   return seen;
 }
 
 TEST(Devices, HaveCpusOfTheirOwnIfThereAreEnough) {
   std::set<int> all = cpus_of_this_thread();
   if (all.size() < 2) GTEST_SKIP() << "needs two cpus";
-  auto seen = threads_of({0, 1});
+  auto seen = threads_of({.devices = {0, 1}, .training = false});
   auto [cpus0, team0] = seen["forward 0"];
   auto [cpus1, team1] = seen["forward 1"];
   EXPECT_EQ(cpus0.size(), 1u);
@@ -253,7 +252,7 @@ TEST(Devices, AreNotPinnedIfThereAreMoreThanCpus) {
   std::set<int> all = cpus_of_this_thread();
   std::vector<std::size_t> devices;
   for (std::size_t d = 0; d <= all.size(); ++d) devices.push_back(d);
-  for (const auto& [what, threads] : threads_of(devices)) {
+  for (const auto& [what, threads] : threads_of({.devices = devices, .training = false})) {
     EXPECT_EQ(threads.first, all);
     EXPECT_EQ(threads.second, 1u);
   }
@@ -261,9 +260,38 @@ TEST(Devices, AreNotPinnedIfThereAreMoreThanCpus) {
 
 TEST(Devices, OneAloneHasAllCpusAndTheThreadOfTheCaller) {
   std::set<int> all = cpus_of_this_thread();
-  auto seen = threads_of({0});
+  auto seen = threads_of({.devices = {0}, .training = false});
   EXPECT_EQ(seen["forward 0"].second, all.size());
   EXPECT_EQ(cpus_of_this_thread(), all);
+}
+
+TEST(Devices, ThatTakeTurnsHaveAllCpusInSteps) {
+  std::set<int> all = cpus_of_this_thread();
+  std::size_t num_devices = std::max<std::size_t>(2, all.size());
+  PipelineSpec spec{.takes_turns = true, .accumulation = 3};
+  for (std::size_t d = 0; d < num_devices; ++d) spec.devices.push_back(d);
+  auto seen = threads_of(spec);
+  EXPECT_EQ(seen.size(), 4 * num_devices - 1);  // forward, sum, update of each; the first needs no backward
+  for (const auto& [what, threads] : seen) {
+    EXPECT_EQ(threads.first, all) << what;
+    EXPECT_EQ(threads.second, what.starts_with("update") ? 1 : all.size()) << what;
+  }
+}
+
+TEST(Devices, ThatTakeTurnsShareCpusWithTheirReplicaAlone) {
+  std::set<int> all = cpus_of_this_thread();
+  if (all.size() < 2) GTEST_SKIP() << "needs two cpus";
+  auto seen = threads_of({.devices = {0, 1}, .takes_turns = true, .replicas = all.size()});
+  for (const auto& [what, threads] : seen) EXPECT_EQ(threads.second, 1u) << what;
+}
+
+TEST(Devices, GiveTheSameInTurns) {
+  for (std::size_t replicas : {1, 2}) {
+    PipelineSpec spec{.devices = {0, 1, 2}, .takes_turns = true, .accumulation = 4, .replicas = replicas};
+    V x = chain_inputs(static_cast<std::int64_t>(12 * replicas));
+    Executor executor(pipeline_program(spec));
+    EXPECT_EQ(run_all(executor, x, 3), PlainChain(spec).run(x, 3));
+  }
 }
 
 TEST(Devices, TellHowTheySpentTheirTime) {

@@ -85,7 +85,9 @@ class ChainBuilder {
     auto remaining = static_cast<std::int64_t>(num_stages_ - s);
     bool receives_gradient = spec_.training && !is_last(s);
     program_->lanes.push_back({.device = device,
-                               .depth = spec_.training ? remaining + 1 : 2,
+                               .depth = spec_.takes_turns ? 1
+                                        : spec_.training  ? remaining + 1
+                                                          : 2,
                                .slot_bytes = receives_gradient ? 2 * kSpace : kSpace});
     program_->variables.push_back({.name = "w" + std::to_string(s),
                                    .type = tensor_type(),

@@ -30,6 +30,7 @@ float* output(const KernelArgs& args, std::size_t i);
 struct PipelineSpec {
   std::vector<std::size_t> devices;  // of the stages
   bool training = true;
+  bool takes_turns = false;  // lanes hold one micro-batch only
   std::int64_t accumulation = 1;
   std::size_t replicas = 1;
   ReplicaGrouping weight_grouping = {};
@@ -38,8 +39,8 @@ struct PipelineSpec {
   std::function<void(const std::string& what, const StepContext& step)> hook = {};
 };
 
-// Stage s is lane s. In training it has the depth of a "one forward, one backward" schedule, else 2. Variables: "w<s>",
-// initially a little above 1, and in training "a<s>", the accumulator.
+// Stage s is lane s. In training it has the depth of a "one forward, one backward" schedule, else 2; 1 to take turns.
+// Variables: "w<s>", initially a little above 1, and in training "a<s>", the accumulator.
 std::shared_ptr<Program> pipeline_program(const PipelineSpec& spec);
 
 // The same chain computed one micro-batch after the other.

@@ -109,6 +109,24 @@ TEST(TaskOrder, RunsOneTaskAfterTheOtherWhenALaneHoldsOneMicroBatch) {
   EXPECT_EQ(found[1], (std::vector<TaskRun>{{1, 0}, {1, 1}, {1, 2}}));
 }
 
+TEST(TaskOrder, KnowsWhichDevicesTakeTurns) {
+  EXPECT_TRUE(take_turns(pipeline_program({.devices = {0, 1, 2}, .takes_turns = true})->step));
+  EXPECT_TRUE(take_turns(pipeline_program({.devices = {0, 1}, .training = false, .takes_turns = true})->step));
+  EXPECT_FALSE(take_turns(pipeline_program({.devices = {0, 1, 2}})->step));
+  EXPECT_FALSE(take_turns(pipeline_program({.devices = {0, 1}, .training = false})->step));
+
+  // Two devices that feed a third work at the same time even when every lane holds one micro-batch.
+  auto program = pipeline_program({.devices = {0, 1, 2}, .training = false, .takes_turns = true});
+  program->step[1].waits = {{.task = 2, .lag = 1}};
+  program->step[2].waits = {{.task = 0}, {.task = 1}};
+  EXPECT_FALSE(take_turns(program->step));
+
+  // Who only moves inputs and outputs is no device that computes.
+  program = pipeline_program({.devices = {0, 1}, .training = false, .takes_turns = true});
+  program->step.push_back({.device = 2});
+  EXPECT_TRUE(take_turns(program->step));
+}
+
 TEST(TaskOrder, RefusesTasksThatWaitForEachOther) {
   std::vector<Task> tasks(2);
   tasks[0].name = "first";
