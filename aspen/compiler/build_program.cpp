@@ -5,6 +5,7 @@
 #include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/memory/plan.h"
+#include "aspen/compiler/placement/overlap_io.h"
 #include "aspen/compiler/task_waits.h"
 #include "aspen/runtime/copy_kernel.h"
 
@@ -60,7 +61,7 @@ class ProgramBuilder {
   // Makes the kernel when the planner first asks for an op: only the kernel knows its workspace.
   OpDemand demand(const Op& op) {
     if (is_constant(op)) return {.is_constant = true};
-    if (op.is("assign") || op.def().is_alias()) return {};
+    if (op.is("assign") || op.def().is_alias() || is_arrival(op)) return {};
     auto kernel = make_kernel(op, backend_);
     OpDemand result{.workspace_bytes = kernel->workspace_bytes()};
     kernels_.emplace(&op, std::move(kernel));

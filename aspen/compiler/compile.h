@@ -72,6 +72,7 @@ struct CompileOptions {
   Recompute recompute = Recompute::kStages;
   TensorLocations locations;
   Liveness liveness = Liveness::kAlwaysLive;
+  std::int64_t prefetch_depth = 1;       // micro-batches that overlapped inputs arrive ahead of their use
   bool separate_backward_phase = false;  // the last phase's backward pass is a phase of its own
   std::size_t replicas = 1;
   ReplicaGrouping input_grouping{.kind = ReplicaGrouping::Kind::kNone};

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "aspen/compiler/ir/op_def.h"
+#include "aspen/compiler/placement/overlap_io.h"
 #include "aspen/ops/transfer/transfer.h"
 
 namespace aspen {
@@ -14,12 +17,11 @@ class WaitFinder {
     for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
       tasks_of_[graph.tasks[i].lane].push_back(static_cast<std::int64_t>(i));
     }
+    add_readers();
   }
 
   std::vector<std::vector<Wait>> run() {
-    for (const auto& tasks : tasks_of_) {
-      for (std::int64_t task : tasks) enter(task, graph_.tasks[task].lane);
-    }
+    for (std::size_t i = 0; i < graph_.tasks.size(); ++i) enter(static_cast<std::int64_t>(i), graph_.tasks[i].lane);
     for (const auto& op : graph_.ops()) {
       for (const Value* input : op->inputs()) {
         if (input != nullptr && input->producer() != nullptr) add(op->task, input->producer()->task, 0);
@@ -27,10 +29,29 @@ class WaitFinder {
       if (op->is("send")) enter(op->task, op->attrs<SendAttrs>().lane);
       if (op->is("store")) enter(op->task, op->attrs<StoreAttrs>().lane);
     }
+    for (const Graph::Output& output : graph_.outputs()) {
+      const Op* producer = output.value->producer();
+      if (producer != nullptr) add(task_after_send(graph_, *producer), producer->task, 0);
+    }
     return numbered();
   }
 
  private:
+  // A slot of a lane that has no tasks is free again when the last task that reads from it is through.
+  void add_readers() {
+    std::vector<std::set<std::int64_t>> readers(graph_.lanes.size());
+    for (const auto& op : graph_.ops()) {
+      for (const Value* input : op->inputs()) {
+        const Op* origin = input == nullptr ? nullptr : input->producer();
+        while (origin != nullptr && origin->def().is_alias()) origin = origin->input(0)->producer();
+        if (origin != nullptr && origin->is("send")) readers[origin->attrs<SendAttrs>().lane].insert(op->task);
+      }
+    }
+    for (std::size_t lane = 0; lane < readers.size(); ++lane) {
+      if (tasks_of_[lane].empty()) tasks_of_[lane].assign(readers[lane].begin(), readers[lane].end());
+    }
+  }
+
   // A task that writes into a lane comes after the lane's earlier tasks; the first one to do so, after the micro-batch
   // that had the slot before.
   void enter(std::int64_t task, std::int64_t lane) {
@@ -67,7 +88,7 @@ class WaitFinder {
 
   const Graph& graph_;
   std::vector<std::map<std::int64_t, std::int64_t>> lags_;  // by task: the tasks it waits for, with their lags
-  std::vector<std::vector<std::int64_t>> tasks_of_;         // by lane, ascending
+  std::vector<std::vector<std::int64_t>> tasks_of_;         // by lane, ascending; its own or else its readers
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ constexpr std::int64_t kBatch = 2, kWidth = 6;
 // A way to run a network: where each layer goes, and the options.
 struct Way {
   std::vector<Placement> layers;
+  bool overlaps = false;  // inputs and outputs travel while the devices compute
   CompileOptions options;
 };
 
@@ -89,6 +90,10 @@ struct Outcome {
 Outcome train(std::uint32_t seed, const Way& way) {
   constexpr std::int64_t kIterations = 2;
   RandomNetwork network(seed, way.layers);
+  for (std::size_t i = 0; way.overlaps && i < 2; ++i) {
+    network.graph().overlap_input(i);
+    network.graph().overlap_output(i);
+  }
   CompileOptions options = way.options;
   options.training = true;
   options.device_iterations = kIterations;
@@ -150,8 +155,9 @@ class Partitions : public ::testing::Test {
   }
 
   Way random_way(std::size_t num_layers, std::int64_t num_stages) {
-    Way way{.layers = cut(num_layers, num_stages)};
+    Way way{.layers = cut(num_layers, num_stages), .overlaps = pick(3) == 0};
     CompileOptions& options = way.options;
+    options.prefetch_depth = pick(3);
     options.execution =
         std::array{Execution::kPipelined, Execution::kPipelined, Execution::kSharded, Execution::kPhased}[pick(4)];
     options.recompute = std::array{Recompute::kNothing, Recompute::kStages, Recompute::kAll}[pick(3)];

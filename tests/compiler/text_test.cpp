@@ -45,7 +45,7 @@ TEST(Text, PrintsAReadableGraph) {
 
 TEST(Text, PrintsWhereThingsAreKeptAndRun) {
   std::string text =
-      "graph @main(%x: f32[2]) {\n"
+      "graph @main(%x: f32[2] overlapped, %z: f32[]) {\n"
       "  variable %w: f32[2] parameter trainable gathered group consecutive 2\n"
       "  variable %v: f32[2] parameter group orthogonal 4 returns_all\n"
       "  variable %u: f32[2] buffer off_device group none\n"
@@ -61,11 +61,15 @@ TEST(Text, PrintsWhereThingsAreKeptAndRun) {
       "  %1: f32[2] = exp(%0) device 1 stage 1 task 1\n"
       "  %2: f32[2] = exp(%w) task 2 update\n"
       "  assign(%w, %2) task 2 update\n"
-      "  return y: %1\n"
+      "  return y: %1 overlapped, again: %1\n"
       "}\n";
   auto graph = parse_graph(text);
   verify(*graph);
   EXPECT_EQ(to_text(*graph), text);
+  EXPECT_TRUE(graph->is_overlapped_input(0));
+  EXPECT_FALSE(graph->is_overlapped_input(1));
+  EXPECT_TRUE(graph->outputs()[0].overlapped);
+  EXPECT_FALSE(graph->outputs()[1].overlapped);
   EXPECT_EQ(graph->find_variable("v")->grouping,
             (ReplicaGrouping{.kind = ReplicaGrouping::Kind::kOrthogonal, .size = 4, .returns_all = true}));
   EXPECT_EQ(graph->find_variable("Accl1___w")->numel, 2);

@@ -47,6 +47,7 @@ std::unique_ptr<Value> Graph::new_value(TensorType type) {
 
 Value* Graph::add_input(std::string name, TensorType type) {
   inputs_.push_back(new_value(std::move(type)));
+  overlapped_inputs_.push_back(false);
   inputs_.back()->set_name(std::move(name));
   return inputs_.back().get();
 }
@@ -66,7 +67,7 @@ Variable* Graph::add_variable(std::string name, VariableKind kind, TensorType ty
 }
 
 void Graph::add_output(std::string name, Value* value) {
-  outputs_.push_back({std::move(name), value});
+  outputs_.push_back({.name = std::move(name), .value = value});
   ++value->output_uses_;
 }
 

@@ -82,7 +82,8 @@ struct GraphTask {
   double cost = 1;
 };
 
-// Where values that live longer than a task are kept. Tasks of a lane follow each other for every micro-batch.
+// Where values that live longer than a task are kept. Tasks of a lane follow each other for every micro-batch. A lane
+// without tasks of its own only receives, for tasks of its device.
 struct GraphLane {
   std::int64_t device = 0;
   std::int64_t depth = 1;  // micro-batches that may be under way
@@ -174,9 +175,14 @@ class Graph {
   struct Output {
     std::string name;
     Value* value;
+    bool overlapped = false;  // reaches the host while the devices compute; see placement/overlap_io.h
   };
   const std::vector<Output>& outputs() const { return outputs_; }
   void set_output(std::size_t i, Value* value);
+  void overlap_output(std::size_t i) { outputs_[i].overlapped = true; }
+  // Inputs that are copied to the devices while these compute, likewise.
+  void overlap_input(std::size_t i) { overlapped_inputs_[i] = true; }
+  bool is_overlapped_input(std::size_t i) const { return overlapped_inputs_[i]; }
   bool is_output(const Value* value) const { return value->is_output(); }
 
   // Filled by `partition`; before it there are none.
@@ -189,6 +195,7 @@ class Graph {
   std::string name_;
   std::int64_t next_id_ = 0;
   std::vector<std::unique_ptr<Value>> inputs_;
+  std::vector<bool> overlapped_inputs_;  // by input
   std::vector<std::unique_ptr<Variable>> variables_;
   std::map<std::string, Variable*, std::less<>> variables_by_name_;
   std::vector<Output> outputs_;

@@ -44,6 +44,7 @@ class Parser {
     while (!lexer_.accept(")")) {
       Definition input = definition();
       define(input, graph_->add_input(input.name, input.type));
+      if (lexer_.accept_word("overlapped")) graph_->overlap_input(graph_->inputs().size() - 1);
       if (!lexer_.accept(",") && !lexer_.peek(")")) lexer_.fail_expected("\",\" or \")\"");
     }
   }
@@ -231,6 +232,7 @@ class Parser {
       std::string name = lexer_.word("the name of an output");
       lexer_.expect(":");
       graph_->add_output(name, operand());
+      if (lexer_.accept_word("overlapped")) graph_->overlap_output(graph_->outputs().size() - 1);
       if (!lexer_.accept(",") && !lexer_.peek("}")) lexer_.fail_expected("\",\" or \"}\"");
     }
   }

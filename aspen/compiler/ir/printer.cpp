@@ -30,7 +30,10 @@ class Printer {
 
   std::string run() {
     std::string inputs;
-    for (const auto& input : graph_.inputs()) inputs += separated(inputs, definition(input.get()));
+    for (std::size_t i = 0; i < graph_.inputs().size(); ++i) {
+      inputs += separated(inputs, definition(graph_.inputs()[i].get()));
+      if (graph_.is_overlapped_input(i)) inputs += " overlapped";
+    }
     text_ = fmt::format("graph @{}({}) {{\n", quoted_unless_plain(graph_.name()), inputs);
     for (const auto& variable : graph_.variables()) print(*variable);
     print_lanes_and_tasks();
@@ -38,6 +41,7 @@ class Printer {
     std::string outputs;
     for (const auto& output : graph_.outputs()) {
       outputs += separated(outputs, fmt::format("{}: {}", quoted_unless_plain(output.name), label(output.value)));
+      if (output.overlapped) outputs += " overlapped";
     }
     text_ += outputs.empty() ? "  return\n}\n" : fmt::format("  return {}\n}}\n", outputs);
     return std::move(text_);

@@ -15,6 +15,7 @@
 //   after the kind of a variable    trainable, initial X, off_device, reduced, sharded, gathered, numel N, and how
 //                                   replicas share it: group consecutive N, group orthogonal N, group none, group all,
 //                                   then returns_all
+//   after an input or output        overlapped
 // A partitioned graph lists its lanes and tasks, numbered in order, between the variables and the ops:
 //
 //   lane 0 depth 3

@@ -5,6 +5,7 @@
 
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/memory/offsets.h"
+#include "aspen/compiler/placement/overlap_io.h"
 #include "aspen/ops/transfer/transfer.h"
 
 namespace aspen {
@@ -63,7 +64,7 @@ void Residences::find_roots() {
 void Residences::find_consumers() {
   auto use = [&](const Value* value, std::int64_t task) { consumers_[root(value)->id()].push_back(task); };
   for (const auto& op : graph_.ops()) {
-    if (op->def().is_alias()) continue;
+    if (op->def().is_alias() || is_arrival(*op)) continue;
     for (std::size_t i = op->is("assign") ? 1 : 0; i < op->num_inputs(); ++i) {
       if (op->input(i) != nullptr) use(op->input(i), op->task);
     }
@@ -82,10 +83,11 @@ void Residences::find_consumers() {
   }
 }
 
-// The task after which an output is taken: the one that makes it. An input or a variable that is returned as it is
-// leaves with the first task that uses it; a variable that the step assigns, with the task that does.
+// The task after which an output is taken: the one that makes it, or the one it was sent to. An input or a variable
+// that is returned as it is leaves with the first task that uses it; a variable that the step assigns, with the task
+// that does.
 std::int64_t Residences::task_of_output(const Value* value) const {
-  if (value->producer() != nullptr) return value->producer()->task;
+  if (value->producer() != nullptr) return task_after_send(graph_, *value->producer());
   for (const Op* user : value->users()) {
     bool is_assigned = user->is("assign") && user->input(0) == value && user->section == Section::kStep;
     if (is_assigned) return user->task;
@@ -162,10 +164,17 @@ void Residences::place_values(const OpDemands& demands) {
         continue;
       }
       std::int64_t lane = kept_.back().lane;
-      bool is_local = std::all_of(tasks.begin(), tasks.end(), [&](std::int64_t task) { return lane_of(task) == lane; });
+      bool is_local = std::all_of(tasks.begin(), tasks.end(), [&](std::int64_t task) { return reads(task, lane); });
       if (!is_local) throw InternalError("a result of {} is used in a lane it was not sent to", op->name());
     }
   }
+}
+
+// Its own lane, or one that only receives for tasks of the same device.
+bool Residences::reads(std::int64_t task, std::int64_t lane) const {
+  if (lane_of(task) == lane) return true;
+  auto is_own = [&](const GraphTask& other) { return other.lane == lane; };
+  return graph_.lanes[lane].device == device_of(task) && std::none_of(graph_.tasks.begin(), graph_.tasks.end(), is_own);
 }
 
 // An input that one task of a lane uses is copied into that task's scratch memory; one that several use, into a slot.

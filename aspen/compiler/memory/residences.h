@@ -34,6 +34,7 @@ class Residences {
   void place_variables();
   void place_constants(const OpDemands& demands);
   void place_values(const OpDemands& demands);
+  bool reads(std::int64_t task, std::int64_t lane) const;
   void place_inputs();
   void keep_in_lane(const Value* value, std::int64_t lane, Arena arena, std::int64_t first, std::int64_t last);
   void assign_slots();

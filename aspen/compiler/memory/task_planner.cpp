@@ -4,6 +4,7 @@
 
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/memory/offsets.h"
+#include "aspen/compiler/placement/overlap_io.h"
 
 namespace aspen {
 namespace {
@@ -103,6 +104,7 @@ class TaskPlanner {
   void add(const Op& op) {
     const OpDemand& demand = demands_.at(&op);
     if (demand.is_constant || op.def().is_alias()) return;
+    if (is_arrival(op)) return add_arrival(op);
     Call call{.op = &op, .is_assign = op.is("assign")};
     std::int64_t now = end();
     for (std::size_t i = 0; i < op.num_inputs(); ++i) {
@@ -126,6 +128,17 @@ class TaskPlanner {
     }
     if (call.is_assign) assignments_[resolve(op.input(0))].call = now;
     calls_.push_back(call);
+  }
+
+  // The executor copies the input straight into the slot.
+  void add_arrival(const Op& op) {
+    const Value* output = op.output();
+    buffer_of_[output->id()] = buffers_.add({.bytes = output->type().bytes(),
+                                             .place = *residences_.find(output, task_),
+                                             .first = -1,
+                                             .last = -1,
+                                             .value = output});
+    arrivals_.push_back(&op);
   }
 
   // The buffer of a value, found on first sight when it lies outside the scratch memory.
@@ -248,10 +261,20 @@ class TaskPlanner {
     return index;
   }
 
+  std::size_t input_index(const Value* input) const {
+    auto is_it = [&](const auto& other) { return other.get() == input; };
+    const auto& inputs = graph_.inputs();
+    return static_cast<std::size_t>(std::find_if(inputs.begin(), inputs.end(), is_it) - inputs.begin());
+  }
+
   TaskPlan emit() const {
     TaskPlan result;
     for (std::size_t i : residences_.inputs_of(task_)) {
       result.inputs.push_back({.input = i, .to = ref(index_of(graph_.inputs()[i].get()))});
+    }
+    for (const Op* op : arrivals_) {
+      result.inputs.push_back(
+          {.input = input_index(residences_.root(op->input(0))), .to = ref(index_of(op->output()))});
     }
     for (std::int64_t now = 0; now < end(); ++now) {
       const Call& call = calls_[now];
@@ -300,6 +323,7 @@ class TaskPlanner {
   std::size_t num_variables_ = 0;        // buffers [0, num_variables_) are the variables, in graph order
   std::vector<Assignment> assignments_;  // per variable
   std::vector<Call> calls_;
+  std::vector<const Op*> arrivals_;
 };
 
 }  // namespace

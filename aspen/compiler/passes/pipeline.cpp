@@ -14,6 +14,7 @@
 #include "aspen/compiler/passes/schedule.h"
 #include "aspen/compiler/passes/select_loss.h"
 #include "aspen/compiler/placement/insert_transfers.h"
+#include "aspen/compiler/placement/overlap_io.h"
 #include "aspen/compiler/placement/partition.h"
 #include "aspen/compiler/placement/place_variables.h"
 
@@ -41,6 +42,11 @@ const Pass kInsertTransfers{"insert_transfers",
                             insert_transfers,
                             {kPartitioned},
                             {kPartitioned, kTransfersComplete}};
+const Pass kOverlapIo{"overlap_io",
+                      "move marked inputs and outputs while the devices compute",
+                      overlap_io,
+                      {kTransfersComplete},
+                      {kPartitioned}};
 const Pass kSchedule{"schedule",
                      "order the ops for little memory, writes of variables after their reads",
                      schedule,
@@ -79,17 +85,17 @@ std::vector<Pass> inference_pipeline() {
       kPlaceVariables,
       kPartition,
       kInsertTransfers,
+      kOverlapIo,
       // The order of execution, which the memory plan takes as given.
       kSchedule,
   };
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{kSelectLoss,      kDifferentiate,   kAccumulateGradients,
-                                        kInsertOptimizer, kRemoveMarkers,   kCanonicalise,
-                                        kFoldConstants,   kJoinPads,        kMergeCommon,
-                                        kRemoveDead,      kRecompute,       kPlaceVariables,
-                                        kPartition,       kInsertTransfers, kSchedule};
+  static const std::vector<Pass> passes{kSelectLoss,    kDifferentiate,   kAccumulateGradients, kInsertOptimizer,
+                                        kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,
+                                        kMergeCommon,   kRemoveDead,      kRecompute,           kPlaceVariables,
+                                        kPartition,     kInsertTransfers, kOverlapIo,           kSchedule};
   return passes;
 }
 

@@ -41,6 +41,7 @@ class OptionReader {
     number("gradient_accumulation", options_.gradient_accumulation);
     number("device_iterations", options_.device_iterations);
     number("replicas", options_.replicas);
+    number("prefetch_depth", options_.prefetch_depth);
     flag("sum", options_.mean_reduction, false);
     flag("running_mean", options_.running_mean);
     flag("inference", options_.training, false);
