@@ -293,7 +293,10 @@ std::vector<DeviceMemory> Executor::memory() const {
       DeviceMemory entry{.replica = replica,
                          .device = device,
                          .planned = planned_bytes(program, device),
-                         .planned_host = planned_host_bytes(program, device)};
+                         .planned_host = planned_host_bytes(program, device),
+                         .parts = program.devices[device],
+                         .slot_bytes = planned_slot_bytes(program, device),
+                         .host_slot_bytes = planned_host_slot_bytes(program, device)};
       if (state_->options.measures_memory) {
         entry.measured = state_->memories[replica].touched_bytes(device);
         entry.measured_host = state_->memories[replica].touched_host_bytes(device);

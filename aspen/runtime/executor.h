@@ -51,6 +51,9 @@ struct DeviceMemory {
   std::size_t replica = 0, device = 0;
   std::size_t planned = 0, measured = 0;            // bytes on the device
   std::size_t planned_host = 0, measured_host = 0;  // bytes off the device
+  // What the planned bytes are for: parts of the device, and all slots of its lanes.
+  DevicePlan parts;
+  std::size_t slot_bytes = 0, host_slot_bytes = 0;
 };
 
 struct ExecutorOptions {

@@ -138,5 +138,8 @@ struct Program {
 std::size_t planned_bytes(const Program& program, std::size_t device);
 // The same for what is kept off the device on its behalf.
 std::size_t planned_host_bytes(const Program& program, std::size_t device);
+// Of these, all slots of the device's lanes.
+std::size_t planned_slot_bytes(const Program& program, std::size_t device);
+std::size_t planned_host_slot_bytes(const Program& program, std::size_t device);
 
 }  // namespace aspen
