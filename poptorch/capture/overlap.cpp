@@ -33,6 +33,18 @@ void check_output(const aspen::Graph& graph, const OverlapMark& mark) {
       times, output->users().size(), mark.where);
 }
 
+void overlap_input(aspen::Graph& graph, const aspen::Value* input) {
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
+    if (graph.inputs()[i].get() == input) graph.overlap_input(i);
+  }
+}
+
+void overlap_output(aspen::Graph& graph, const aspen::Value* output) {
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i) {
+    if (graph.outputs()[i].value == output) graph.overlap_output(i);
+  }
+}
+
 }  // namespace
 
 at::Tensor mark_overlapped(Recorder& recorder, const at::Tensor& tensor, bool is_input) {
@@ -52,6 +64,7 @@ at::Tensor mark_overlapped(Recorder& recorder, const at::Tensor& tensor, bool is
 void resolve_overlap_marks(aspen::Graph& graph, const std::vector<OverlapMark>& marks) {
   for (const OverlapMark& mark : marks) mark.is_input ? check_input(graph, mark) : check_output(graph, mark);
   for (const OverlapMark& mark : marks) {
+    mark.is_input ? overlap_input(graph, mark.op->input(0)) : overlap_output(graph, mark.op->output());
     graph.replace_uses(mark.op->output(), mark.op->input(0));
     graph.erase(mark.op);
   }

@@ -1,5 +1,6 @@
 // Inputs and outputs whose transfer shall overlap with computation. While a model is captured a mark is an op of its
-// own, so that every use of the tensor can be seen; Model::capture checks the marks and takes them out again.
+// own, so that every use of the tensor can be seen; Model::capture checks the marks and turns them into flags of the
+// graph's inputs and outputs.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -73,6 +73,7 @@ void read_devices(py::dict& rest, aspen::CompileOptions& options) {
                        {"off_device_after_each_phase", Liveness::kOffDeviceAfterEachPhase}},
                       options.liveness);
   take(rest, "separate_backward_phase", options.separate_backward_phase);
+  take(rest, "prefetch_depth", options.prefetch_depth);
   take_location(rest, "weights", options.locations.weights);
   take_location(rest, "optimizer_state", options.locations.optimizer_state);
   take_location(rest, "accumulators", options.locations.accumulators);

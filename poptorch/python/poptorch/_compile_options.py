@@ -24,6 +24,7 @@ def compile_options(options, training, ipus):
         "running_mean": _mean_strategy(options) == MeanReductionStrategy.Running,
         "checks_floats": bool(popart.get("enableFloatingPointChecks", False)),
         "execution": _execution(strategy),
+        "prefetch_depth": popart.get("defaultPrefetchBufferingDepth", 1),
         "recompute": _recompute(popart.get("autoRecomputation"), strategy, ipus),
         "replicas": options.replication_factor,
         "input_grouping": input_grouping(options),
