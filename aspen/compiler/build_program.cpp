@@ -1,5 +1,6 @@
 #include "aspen/compiler/build_program.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "aspen/compiler/evaluate.h"
@@ -15,9 +16,17 @@ namespace {
 // Above this a `full` or `iota` is written anew by every step: cheaper than keeping it, and its buffer is reused.
 constexpr std::size_t kLargestKeptSource = 16 << 10;
 
+// Such a source is written into the variable itself: as fast as a copy, and nothing of that size is kept beside it.
+bool only_fills_variables(const Op& op) {
+  const auto& users = op.output()->users();
+  return !op.output()->is_output() &&
+         std::all_of(users.begin(), users.end(), [](const Op* user) { return user->is("assign"); });
+}
+
 bool is_constant(const Op& op) {
   if (op.is("constant")) return true;
-  return (op.is("full") || op.is("iota")) && op.output()->type().bytes() <= kLargestKeptSource;
+  if (!op.is("full") && !op.is("iota")) return false;
+  return op.output()->type().bytes() <= kLargestKeptSource && !only_fills_variables(op);
 }
 
 std::unique_ptr<Kernel> make_kernel(const Op& op, const Backend& backend) {

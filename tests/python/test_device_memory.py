@@ -177,3 +177,9 @@ def test_replicas_share_the_optimiser_state(replicas):
         more_scratch = after["scratch"] - before["scratch"]
         assert 0 <= more_scratch <= bytes_of(max(weights))  # shards of one weight and of its gradient at a time
         check_change(before, after, from_device=state - state_of_a_replica - more_scratch, to_host=0)
+
+
+# -- constants ------------------------------------------------------------------------------------------------------
+def test_accumulators_are_cleared_without_a_copy_of_zeros():
+    smallest_weight = min(weight for weight, _ in PARAMETERS)
+    assert all(device["constants"] < smallest_weight for device in memory(pipelined))
