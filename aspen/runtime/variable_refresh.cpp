@@ -1,5 +1,6 @@
 #include "aspen/runtime/variable_refresh.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace aspen {
@@ -15,6 +16,24 @@ bool is_refreshed(const Program& program, const ProgramVariable& variable) {
   return (is_gathered || variable.places.size() > 1) && is_updated(program, variable);
 }
 
+// Whether steps on other devices than its own read the variable where it is, which off the devices they do.
+bool is_read_from_afar(const Program& program, const ProgramVariable& variable) {
+  const BufferRef& home = variable.places.front();
+  if (home.arena != Arena::kHostVariables) return false;
+  for (const Task& task : program.step) {
+    if (task.device == home.owner) continue;
+    for (const Instruction& instruction : task.instructions) {
+      for (const BufferRef& input : instruction.inputs) {
+        if (overlaps(input, home)) return true;
+      }
+    }
+    for (const OutputCopy& output : task.outputs) {
+      if (overlaps(output.from, home)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 bool is_updated(const Program& program, const ProgramVariable& variable) {
@@ -28,11 +47,10 @@ bool is_updated(const Program& program, const ProgramVariable& variable) {
   return false;
 }
 
-bool needs_refresh(const Program& program) {
-  for (const ProgramVariable& variable : program.variables) {
-    if (is_refreshed(program, variable)) return true;
-  }
-  return false;
+bool needs_meeting_after_update(const Program& program) {
+  return std::any_of(program.variables.begin(), program.variables.end(), [&](const ProgramVariable& variable) {
+    return is_refreshed(program, variable) || (is_read_from_afar(program, variable) && is_updated(program, variable));
+  });
 }
 
 std::vector<MemoryCopy> plan_refresh(const Program& program, const std::vector<ReplicaMemory>& memories,

@@ -19,8 +19,9 @@ struct MemoryCopy {
 // Whether an update task writes the variable at its home.
 bool is_updated(const Program& program, const ProgramVariable& variable);
 
-// Whether any device of any replica has something to refresh.
-bool needs_refresh(const Program& program);
+// Whether devices and replicas have to wait for each other after an update: one of them has something to refresh, or
+// its steps read off the devices what an update of another one writes there.
+bool needs_meeting_after_update(const Program& program);
 
 // The copies into places on one device of one replica. They read only what updates wrote, so that all devices of all
 // replicas may do theirs at the same time.

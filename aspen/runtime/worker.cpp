@@ -42,7 +42,7 @@ Worker::Worker(const Program& program, const std::vector<ReplicaMemory>& memorie
   bool any_reduced = std::any_of(program.variables.begin(), program.variables.end(), is_reduced);
   has_cycle_end_ = computes_ && (!program.update.empty() || any_reduced);
   needs_reduction_ = aspen::needs_reduction(program, device);
-  needs_refresh_ = aspen::needs_refresh(program);
+  meets_after_update_ = needs_meeting_after_update(program);
   reductions_ = plan_reductions(program, memories, replica, device);
   refresh_ = plan_refresh(program, memories, replica, device);
   if (!computes_ && (needs_reduction_ || !refresh_.empty())) {
@@ -137,7 +137,7 @@ void Worker::finish_cycle(std::int64_t cycle) {
   is_updating_ = true;
   if (needs_reduction_) reduce_over_replicas();
   for (const TaskRun& next : (*plan_->update_order)[device_]) run_update(update_[next.task], cycle);
-  if (control_ != nullptr && needs_refresh_) refresh_variables();
+  if (control_ != nullptr && meets_after_update_) refresh_variables();
   is_updating_ = false;
 }
 

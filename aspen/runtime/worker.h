@@ -93,7 +93,7 @@ class Worker {
   Section step_, update_;
   ThreadTeam *step_team_ = nullptr, *update_team_ = nullptr;
   bool computes_ = false;
-  bool has_cycle_end_ = false, needs_reduction_ = false, needs_refresh_ = false;
+  bool has_cycle_end_ = false, needs_reduction_ = false, meets_after_update_ = false;
   std::vector<Reduction> reductions_;
   std::vector<MemoryCopy> refresh_;
 

@@ -56,6 +56,32 @@ TEST(Devices, RefreshCopiesOfVariablesAfterEveryUpdate) {
   EXPECT_EQ(read(executor, "w"), V(kWidth, 5.0f));
 }
 
+// Off the devices there is one place for all: nobody reads it while the update of another device writes.
+TEST(Devices, ReadOffTheDevicesWhatTheLastUpdateLeft) {
+  for (bool is_returned : {false, true}) {
+    auto program = copied_program();
+    BufferRef w = buffer(Arena::kHostVariables, 0, 0), rate = buffer(Arena::kVariables, 0, 1);
+    program->devices[0].host_variable_bytes = kSpace;
+    program->variables[0].places = {w};
+    program->variables[1].places = {rate};
+    Task& step = program->step[0];
+    if (is_returned) {
+      step.outputs[0].from = w;
+    } else {
+      step.instructions[0].inputs = {w};
+    }
+    program->update[0].instructions.clear();
+    program->update[0].instructions.push_back(instruction("add", {w, rate}, {w}, [](const KernelArgs& args) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (std::int64_t i = 0; i < kWidth; ++i) output(args, 0)[i] += input(args, 1)[i];
+    }));
+    Executor executor(program);
+    V y(4 * kWidth);
+    executor.run({.device_iterations = 4, .outputs = {{.data = y.data()}}});
+    for (std::size_t m = 0; m < 4; ++m) EXPECT_EQ(y[m * kWidth], 2.0f + static_cast<float>(m)) << is_returned;
+  }
+}
+
 TEST(Devices, AFaultInAnUpdateReleasesWhoWaitsForTheRefresh) {
   auto program = copied_program();
   bool fails = true;  // written between runs only
