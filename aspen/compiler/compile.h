@@ -69,6 +69,9 @@ struct CompileOptions {
   bool running_mean = false;           // accumulators hold the mean so far rather than the sum
   std::int64_t device_iterations = 1;  // per run; for the rules of pipelines
   Execution execution = Execution::kPipelined;
+  // Forward stages the model was written with, for the rules of pipelines: more than its ops show if blocks are empty
+  // or none is on device 0. 0: those of the ops.
+  std::int64_t num_stages = 0;
   Recompute recompute = Recompute::kStages;
   TensorLocations locations;
   Liveness liveness = Liveness::kAlwaysLive;

@@ -206,6 +206,8 @@ void Recorder::pop_scope() {
 void Recorder::begin_block(aspen::Placement placement) {
   b.placement = placement;
   after_block_ = false;
+  if (placement.device != device_of_block_) ++num_stages_;
+  device_of_block_ = placement.device;
 }
 
 void Recorder::end_block() { after_block_ = true; }

@@ -73,6 +73,8 @@ class Recorder {
   // is an error.
   void begin_block(aspen::Placement placement);
   void end_block();
+  // Forward stages of a pipeline: 1 + how often the device has changed from block to block, beginning on device 0.
+  std::int64_t num_stages() const { return num_stages_; }
   void locate();              // takes over where the program stands now
   std::string where() const;  // "\n  captured at model.py:42, Net.forward", "" when unknown
 
@@ -101,6 +103,7 @@ class Recorder {
   Known known_;
   std::vector<std::string> scopes_;
   bool after_block_ = false;  // a block has ended and no other begun
+  std::int64_t device_of_block_ = 0, num_stages_ = 1;
   std::int64_t next_stream_ = 0;
   std::set<std::string> host_calls_;
   std::string last_error_;

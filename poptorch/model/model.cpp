@@ -95,6 +95,7 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
     graph_.add_output(fmt::format("{}_after", names[written.index]), written.value);
     written_inputs_.push_back(written.index);
   }
+  num_stages_ = recorder.num_stages();
   host_calls_.assign(recorder.host_calls().begin(), recorder.host_calls().end());
   for (const HostTensor& entry : tensors_) {
     if (aspen::Variable* variable = graph_.find_variable(entry.name)) {
@@ -112,6 +113,7 @@ void Model::compile(const CompileSettings& settings) {
   if (is_compiled()) throw aspen::UserError("[compile] this model has been compiled already.");
   aspen::CompileOptions options = settings.options;
   options.training = training_;
+  options.num_stages = num_stages_;
   // Parameters the model does not use have no place in the graph.
   for (auto& group : options.optimizer.groups) {
     std::erase_if(group.parameters, [&](const std::string& name) { return graph_.find_variable(name) == nullptr; });

@@ -19,7 +19,7 @@
 namespace poptorch {
 
 struct CompileSettings {
-  aspen::CompileOptions options;  // `training` is that of the model
+  aspen::CompileOptions options;  // `training` and `num_stages` are those of the model
   std::uint64_t seed = 0;
   std::string backend;                       // empty: the best one built
   std::vector<std::vector<float>> settings;  // per group of the optimizer, in the order of aspen::Setting
@@ -121,6 +121,7 @@ class Model {
   std::vector<HostTensor> tensors_;
   aspen::Graph graph_;
   bool captured_ = false;
+  std::int64_t num_stages_ = 1;  // forward stages, as blocks began
   std::size_t num_outputs_ = 0;  // of the user; outputs for written inputs follow
   std::vector<std::size_t> written_inputs_;
   std::vector<std::string> written_buffers_, host_calls_;

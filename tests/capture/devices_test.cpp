@@ -125,6 +125,18 @@ TEST(Devices, OpAfterABlockIsAnError) {
   EXPECT_NE(text.find("[aten::mul.Scalar] No active Block"), std::string::npos) << text;
 }
 
+TEST(Devices, StagesAreCountedFromIpu0) {
+  const auto forward = [](const Tensors& in) -> Tensors {
+    poptorch::Block::start(1);
+    const auto x = in[0] + 1;
+    poptorch::Block::start(2);
+    return {x * 2};
+  };
+  const auto text = error_of_forward(forward, Options().autoRoundNumIPUs(true).deviceIterations(2));
+  EXPECT_NE(text.find("inference over 3 pipeline stages"), std::string::npos) << text;
+  EXPECT_EQ(error_of_forward(forward, Options().autoRoundNumIPUs(true).deviceIterations(4)), "no error");
+}
+
 TEST(Devices, NumberOfIpusIsChecked) {
   const auto on = [](std::int64_t ipu) {
     return [ipu](const Tensors& in) -> Tensors {

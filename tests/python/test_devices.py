@@ -156,6 +156,25 @@ def test_inference_pipeline_needs_enough_iterations():
         executor(batch(3 * B)[0])
 
 
+@pytest.mark.parametrize("ipus, stages", [((1, 2), 3), ((0, 0, 1, 1), 2), ((0, 1, 0, 1), 4), ((1, 1), 1)])
+def test_stages_are_counted_from_ipu_0(ipus, stages):
+    def forward(self, x):
+        for ipu in ipus:
+            poptorch.Block.start(ipu_id=ipu)
+            x = torch.tanh(x + 1)
+        return x
+
+    def run(iterations):
+        options = quiet().deviceIterations(iterations).autoRoundNumIPUs(True).setExecutionStrategy(
+            poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement))
+        return poptorch.inferenceModel(FunctionModel(forward), options)(torch.ones(iterations, 2))
+
+    if stages > 1:
+        with pytest.raises(poptorch.Error, match=f"{stages} pipeline stages.* at least {stages} .*; it is {stages - 1}"):
+            run(stages - 1)
+    run(stages)
+
+
 def test_stages_of_a_pipeline_must_not_decrease():
     def forward(self, x):
         for ipu in (0, 1, 0):

@@ -40,6 +40,7 @@ class OptionReader {
   void add_run_words() {
     number("gradient_accumulation", options_.gradient_accumulation);
     number("device_iterations", options_.device_iterations);
+    number("num_stages", options_.num_stages);
     number("replicas", options_.replicas);
     number("prefetch_depth", options_.prefetch_depth);
     flag("sum", options_.mean_reduction, false);

@@ -68,13 +68,15 @@ class StageTasks {
   // Fewer micro-batches than this would leave stages without work all the time.
   void check_length() const {
     if (count_ == 1) return;
-    std::int64_t needed = options_.training ? 2 * count_ - 1 : count_;
+    std::int64_t stages = std::max(count_, options_.num_stages);
+    std::int64_t needed = options_.training ? 2 * stages - 1 : stages;
     std::int64_t given = options_.training ? options_.gradient_accumulation : options_.device_iterations;
     if (given >= needed) return;
     throw UserError(
-        "{} over {} pipeline stages needs {} of at least {} ({}); it is {}. Set {}({}) or more, or put the model on "
+        "{} over {} pipeline stages{} needs {} of at least {} ({}); it is {}. Set {}({}) or more, or put the model on "
         "fewer IPUs.",
-        options_.training ? "training" : "inference", count_,
+        options_.training ? "training" : "inference", stages,
+        stages == count_ ? "" : " (1 + changes of the IPU from block to block, beginning on IPU 0)",
         options_.training ? "gradient accumulation" : "device iterations", needed,
         options_.training ? "2 x stages - 1" : "the number of stages", given,
         options_.training ? "Training.gradientAccumulation" : "deviceIterations", needed);
