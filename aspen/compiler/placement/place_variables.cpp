@@ -1,10 +1,13 @@
 #include "aspen/compiler/placement/place_variables.h"
 
 #include <algorithm>
-#include <set>
 
 namespace aspen {
 namespace {
+
+// A single number is not worth moving. One must not even be: every device reads the number of updates while one of them
+// raises it, so each needs a copy of its own.
+constexpr std::int64_t kFewestElements = 2;
 
 const TensorLocation* location_of(const TensorLocations& locations, VariableKind kind) {
   switch (kind) {
@@ -17,16 +20,6 @@ const TensorLocation* location_of(const TensorLocations& locations, VariableKind
   return nullptr;
 }
 
-// Whether updates on several devices read it, as they do the step counter: one of them would change it in host memory
-// while the others still load it, where each device has a copy of its own otherwise.
-bool is_shared_by_updates(const Value& value) {
-  std::set<std::int64_t> devices;
-  for (const Op* user : value.users()) {
-    if (user->section == Section::kUpdate) devices.insert(user->placement.device);
-  }
-  return devices.size() > 1;
-}
-
 }  // namespace
 
 void place_variables(Graph& graph, const PassContext& context) {
@@ -34,7 +27,7 @@ void place_variables(Graph& graph, const PassContext& context) {
     const TensorLocation* location = location_of(context.options.locations, variable->kind);
     if (location == nullptr || !location->off_device) continue;
     std::int64_t numel = std::max(variable->numel, variable->value->type().numel());
-    variable->off_device = numel >= location->min_elements && !is_shared_by_updates(*variable->value);
+    variable->off_device = numel >= std::max(kFewestElements, location->min_elements);
   }
 }
 
