@@ -10,7 +10,7 @@ _LIVENESS = {
     Liveness.OffChipAfterEachPhase: "off_device_after_each_phase",
 }
 # Values of the _Popart option autoRecomputation.
-_NONE, _STANDARD, _NORM_ONLY, _PIPELINE, _RECOMPUTE_ALL = range(5)
+_NONE, _STANDARD, NORM_ONLY, _PIPELINE, _RECOMPUTE_ALL = range(5)
 
 
 def compile_options(options, training, ipus):

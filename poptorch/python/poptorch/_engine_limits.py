@@ -4,6 +4,7 @@ import json
 import os
 
 from . import _popart_keys
+from ._compile_options import NORM_ONLY
 from ._logging import logger
 from .enums import MeanReductionStrategy
 from .errors import createPoptorchError
@@ -46,6 +47,11 @@ def check_options(options):
         _refuse("logCycleCount(True)", "virtual IPUs have no cycle counter; measure the time of a call")
     if popart.get("partialsTypeMatMuls") == "half":
         logger.warning("Precision.setPartialsType(torch.half): matrix products still accumulate in float32")
+    if popart.get("autoRecomputation") == NORM_ONLY:
+        logger.warning(
+            "_Popart option autoRecomputation: NormOnly keeps all activations, because normalisations alone are not "
+            "computed again; Pipeline and RecomputeAll save memory. Results are the same"
+        )
     _check_profiling(popart)
 
 
