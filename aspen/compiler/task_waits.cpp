@@ -1,6 +1,7 @@
 #include "aspen/compiler/task_waits.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -33,10 +34,23 @@ class WaitFinder {
       const Op* producer = output.value->producer();
       if (producer != nullptr) add(task_after_send(graph_, *producer), producer->task, 0);
     }
+    take_turns();
     return numbered();
   }
 
  private:
+  // Where lanes hold one micro-batch, one device computes at a time, also where the data would let several.
+  void take_turns() {
+    std::set<std::int64_t> computing;
+    for (const auto& op : graph_.ops()) {
+      if (op->section == Section::kStep && !is_arrival(*op)) computing.insert(op->task);
+    }
+    auto holds_one = [&](std::int64_t task) { return graph_.lanes[graph_.tasks[task].lane].depth == 1; };
+    if (computing.empty() || !std::all_of(computing.begin(), computing.end(), holds_one)) return;
+    for (auto task = std::next(computing.begin()); task != computing.end(); ++task) add(*task, *std::prev(task), 0);
+    add(*computing.begin(), *computing.rbegin(), 1);
+  }
+
   // A slot of a lane that has no tasks is free again when the last task that reads from it is through.
   void add_readers() {
     std::vector<std::set<std::int64_t>> readers(graph_.lanes.size());
