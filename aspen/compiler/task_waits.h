@@ -2,8 +2,8 @@
 //
 // They carry the data (a consumer waits for the producer of what it reads) and guard the slots of lanes: nobody writes
 // into a slot before its last micro-batch is through, and what is sent into a lane while it is at work comes after
-// the lane's earlier tasks, whose buffers it may take over. Where the lanes hold one micro-batch each (sharded and phased
-// execution), devices compute one after the other, in the order of the tasks.
+// the lane's earlier tasks, whose buffers it may take over. Where the lanes hold one micro-batch each (sharded and
+// phased execution), devices compute one after the other, in the order of the tasks.
 #pragma once
 
 #include <vector>
