@@ -4,6 +4,7 @@
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/elementwise.h"
 
 namespace aspen {
 namespace {
