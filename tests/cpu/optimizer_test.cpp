@@ -10,12 +10,17 @@ std::vector<float> settings(float decay, float third, float fourth) {
   return {0.05f, decay, third, fourth, 1e-8f, 1, 10};
 }
 
-void compare_update(const std::string& op, const Attrs& attrs, std::size_t states, std::vector<float> group,
-                    float step) {
+// Of a parameter (and its gradient) and of its states.
+struct Precision {
+  DType parameter, state;
+};
+
+void compare_update(const std::string& op, const Attrs& attrs, std::size_t states, std::vector<float> group, float step,
+                    Precision precision) {
   auto reference = make_reference_backend(), cpu = make_cpu_backend();
-  TensorType parameter = f32({203});
+  TensorType parameter{precision.parameter, {1203}}, state{precision.state, {1203}};
   InputTypes types = {parameter, parameter, f32({kNumSettings}), f32({})};
-  types.insert(types.end(), states, parameter);
+  types.insert(types.end(), states, state);
   KernelRequest request = request_of(op, attrs, types);
   std::mt19937 random(3);
   std::vector<Buffer> buffers;
@@ -28,7 +33,18 @@ void compare_update(const std::string& op, const Attrs& attrs, std::size_t state
   inputs[3] = &step;
   auto expected = run_kernel(*reference, request, inputs), actual = run_kernel(*cpu, request, inputs);
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    expect_close(request.outputs[i], expected[i], actual[i], 3e-7, to_string(request));
+    double tolerance = request.outputs[i].dtype == DType::kF16 ? 1.0 / 1024 : 3e-7;
+    expect_close(request.outputs[i], expected[i], actual[i], tolerance, to_string(request));
+  }
+}
+
+void compare_update(const std::string& op, const Attrs& attrs, std::size_t states, const std::vector<float>& group,
+                    float step) {
+  for (Precision precision : {Precision{DType::kF32, DType::kF32},
+                              {DType::kF16, DType::kF32},
+                              {DType::kF32, DType::kF16},
+                              {DType::kF16, DType::kF16}}) {
+    compare_update(op, attrs, states, group, step, precision);
   }
 }
 
@@ -54,7 +70,10 @@ TEST(Optimizer, AdamInAllItsForms) {
   }
 }
 
-TEST(Optimizer, SquareSum) { compare("square_sum", Attrs(), {f32({10007})}); }
+TEST(Optimizer, SquareSum) {
+  compare("square_sum", Attrs(), {f32({10007})});
+  compare("square_sum", Attrs(), {f16({10007})});
+}
 
 }  // namespace
 }  // namespace aspen::testing

@@ -222,6 +222,11 @@ std::vector<LargeCase> halves() {
       {"avg_pool", Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}}), {f16(x)}},
       {"normalize", Attrs::of(NormalizeAttrs{{0, 2, 3}}), {f16(x)}},
       {"reduce_sum", Attrs::of(ReduceAttrs{{0, 2, 3}}), {f16(x)}},
+      {"adam",
+       Attrs::of(AdamAttrs{}),
+       {f16(x), f16(x), f32({kNumSettings}), f32({}), f32(x), f16(x)},
+       {.low = 0.1, .high = 0.9}},
+      {"square_sum", Attrs(), {f16(x)}},
   };
 }
 

@@ -1,11 +1,14 @@
-// Updates of float32 parameters in one pass over memory. rmsprop, lamb and half states run on the reference.
+// Updates of parameters in one pass over memory, half as blocks of float on the stack: whole parameters in float would
+// take more memory than the update is worth. rmsprop and lamb run on the reference.
 #include "aspen/ops/optimizer/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/elementwise.h"
 #include "aspen/ops/optimizer/settings.h"
 
 namespace aspen {
@@ -47,34 +50,86 @@ double setting(const float* values, Setting which) {
   return k.written;
 }
 
-bool all_f32(const KernelRequest& request, std::string& why) {
-  for (const auto& input : request.inputs) {
-    if (input.present && input.type.dtype != DType::kF32) {
-      why = fmt::format("{}: the vector loop takes f32, not {}", request.op, to_string(input.type));
-      return false;
+constexpr std::size_t kMostInputs = 6;  // of adam
+constexpr std::int64_t kBlock = 512;    // halves of one tensor converted at a time
+
+// Which inputs are half; an output has the type of the input it replaces.
+class Halves {
+ public:
+  explicit Halves(const KernelRequest& request) {
+    for (std::size_t i = 0; i < request.inputs.size(); ++i) {
+      is_half_.at(i) = request.inputs[i].type.dtype == DType::kF16;
+      any_ |= is_half_[i];
     }
   }
-  return true;
+  bool operator[](std::size_t input) const { return is_half_[input]; }
+
+  // Calls work(at, n) for the pieces of a chunk: all of it, or blocks.
+  template <class F>
+  void for_each_piece(const Chunk& chunk, F&& work) const {
+    std::int64_t size = any_ ? kBlock : chunk.size();
+    for (std::int64_t at = chunk.begin; at < chunk.end; at += size) work(at, std::min(size, chunk.end - at));
+  }
+
+ private:
+  std::array<bool, kMostInputs> is_half_{};
+  bool any_ = false;
+};
+
+// A tensor before and after the update as the loops see it: floats where they are, or a block of halves in float.
+template <std::int64_t kSize = kBlock>
+class FloatView {
+ public:
+  FloatView(const void* before, void* after, bool is_half) : before_(before), after_(after), is_half_(is_half) {}
+
+  const float* read(std::int64_t at, std::int64_t n) {
+    if (before_ == nullptr) return nullptr;
+    if (!is_half_) return static_cast<const float*>(before_) + at;
+    half_to_float(static_cast<const Half*>(before_) + at, block_, n);
+    return block_;
+  }
+  float* target(std::int64_t at) {
+    if (after_ == nullptr) return nullptr;
+    return is_half_ ? block_ : static_cast<float*>(after_) + at;  // the loops may write where they read
+  }
+  void store(std::int64_t at, std::int64_t n) const {
+    if (is_half_ && after_ != nullptr) float_to_half(block_, static_cast<Half*>(after_) + at, n);
+  }
+
+ private:
+  const void* before_;
+  void* after_;
+  bool is_half_;
+  float block_[kSize];
+};
+
+bool declines(const KernelRequest& request, std::string& why) {
+  for (const auto& input : request.inputs) {
+    if (input.type.dtype != DType::kF32 && input.type.dtype != DType::kF16) {
+      why = fmt::format("{}: the vector loop takes f32 and f16, not {}", request.op, to_string(input.type));
+      return true;
+    }
+  }
+  return false;
 }
 
 const float* floats(const KernelArgs& args, std::size_t input) { return static_cast<const float*>(args.inputs[input]); }
-float* result(const KernelArgs& args, std::size_t output) { return static_cast<float*>(args.outputs[output]); }
 
 std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string& why) {
-  if (!all_f32(request, why)) return nullptr;
+  if (declines(request, why)) return nullptr;
   SgdAttrs attrs = request.attrs.as<SgdAttrs>();
-  std::int64_t n = request.outputs[0].numel();
-  Chunks chunks = cut_elements(n, kMoveCost);
-  return make_kernel([attrs, n, chunks](const KernelArgs& args) {
+  Chunks chunks = cut_elements(request.outputs[0].numel(), kMoveCost);
+  std::size_t velocity_bytes = attrs.momentum ? request.outputs[1].bytes() : 0;
+  return make_kernel([attrs, chunks, velocity_bytes, halves = Halves(request)](const KernelArgs& args) {
     const float* settings = floats(args, 2);
     SgdNumbers numbers{.minus_lr = static_cast<float>(-setting(settings, kLearningRate)),
                        .decay = static_cast<float>(setting(settings, kWeightDecay))};
-    const float* velocity = attrs.momentum ? floats(args, 4) : nullptr;
-    float* new_velocity = attrs.momentum ? result(args, 1) : nullptr;
+    const void* velocity = attrs.momentum ? args.inputs[4] : nullptr;
+    void* new_velocity = attrs.momentum ? args.outputs[1] : nullptr;
     auto momentum = static_cast<float>(setting(settings, kMomentum));
     if (attrs.momentum && momentum == 0) {  // the velocity rests
-      if (new_velocity != velocity) std::memmove(new_velocity, velocity, static_cast<std::size_t>(n) * sizeof(float));
-      velocity = nullptr;
+      if (new_velocity != velocity) std::memmove(new_velocity, velocity, velocity_bytes);
+      velocity = new_velocity = nullptr;
     } else if (attrs.momentum) {
       bool first = *floats(args, 3) == 0;  // the first update sets velocity = gradient
       numbers.taken = first ? 1.0f : static_cast<float>(1 - setting(settings, kDampening));
@@ -83,19 +138,22 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string& why)
       numbers.of_gradient = attrs.nesterov ? 1.0f : 0.0f;
     }
     for_each_chunk(args, chunks, [&](const Chunk& chunk) {
-      std::int64_t at = chunk.begin;
-      ASPEN_BEST(sgd)
-      (numbers, floats(args, 0) + at, floats(args, 1) + at, velocity == nullptr ? nullptr : velocity + at,
-       result(args, 0) + at, velocity == nullptr ? nullptr : new_velocity + at, chunk.size());
+      FloatView<> w(args.inputs[0], args.outputs[0], halves[0]), g(args.inputs[1], nullptr, halves[1]);
+      FloatView<> v(velocity, new_velocity, halves[4]);
+      halves.for_each_piece(chunk, [&](std::int64_t at, std::int64_t n) {
+        ASPEN_BEST(sgd)(numbers, w.read(at, n), g.read(at, n), v.read(at, n), w.target(at), v.target(at), n);
+        w.store(at, n);
+        v.store(at, n);
+      });
     });
   });
 }
 
 std::unique_ptr<Kernel> make_adam(const KernelRequest& request, std::string& why) {
-  if (!all_f32(request, why)) return nullptr;
+  if (declines(request, why)) return nullptr;
   AdamAttrs attrs = request.attrs.as<AdamAttrs>();
   Chunks chunks = cut_elements(request.outputs[0].numel(), kMathCost);
-  return make_kernel([attrs, chunks](const KernelArgs& args) {
+  return make_kernel([attrs, chunks, halves = Halves(request)](const KernelArgs& args) {
     const float* settings = floats(args, 2);
     double lr = setting(settings, kLearningRate), decay = setting(settings, kWeightDecay);
     double beta1 = setting(settings, kMomentum), beta2 = setting(settings, kDampening);
@@ -112,31 +170,38 @@ std::unique_ptr<Kernel> make_adam(const KernelRequest& request, std::string& why
                         .root_correction = static_cast<float>(std::sqrt(correction2)),
                         .epsilon = static_cast<float>(setting(settings, kEpsilon))};
     for_each_chunk(args, chunks, [&](const Chunk& chunk) {
-      std::int64_t at = chunk.begin;
-      ASPEN_BEST(adam)
-      (numbers, floats(args, 0) + at, floats(args, 1) + at, floats(args, 4) + at, floats(args, 5) + at,
-       result(args, 0) + at, result(args, 1) + at, result(args, 2) + at, chunk.size());
+      FloatView<> w(args.inputs[0], args.outputs[0], halves[0]), g(args.inputs[1], nullptr, halves[1]);
+      FloatView<> first(args.inputs[4], args.outputs[1], halves[4]), second(args.inputs[5], args.outputs[2], halves[5]);
+      halves.for_each_piece(chunk, [&](std::int64_t at, std::int64_t n) {
+        ASPEN_BEST(adam)
+        (numbers, w.read(at, n), g.read(at, n), first.read(at, n), second.read(at, n), w.target(at), first.target(at),
+         second.target(at), n);
+        w.store(at, n);
+        first.store(at, n);
+        second.store(at, n);
+      });
     });
   });
 }
 
 std::unique_ptr<Kernel> make_square_sum(const KernelRequest& request, std::string& why) {
-  if (!all_f32(request, why)) return nullptr;
+  if (declines(request, why)) return nullptr;
   std::int64_t n = request.inputs[0].type.numel();
   std::int64_t blocks = (n + kSquareSumBlock - 1) / kSquareSumBlock;
   Chunks chunks = cut(blocks, kMoveCost * static_cast<double>(n));
   return make_kernel(
-      [n, blocks, chunks](const KernelArgs& args) {
+      [n, blocks, chunks, is_half = request.inputs[0].type.dtype == DType::kF16](const KernelArgs& args) {
         auto* sums = static_cast<float*>(args.workspace);
         for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+          FloatView<kSquareSumBlock> x(args.inputs[0], nullptr, is_half);
           for (std::int64_t b = chunk.begin; b < chunk.end; ++b) {
-            std::int64_t at = b * kSquareSumBlock;
-            sums[b] = ASPEN_BEST(square_sum_block)(floats(args, 0) + at, std::min(kSquareSumBlock, n - at));
+            std::int64_t at = b * kSquareSumBlock, count = std::min(kSquareSumBlock, n - at);
+            sums[b] = ASPEN_BEST(square_sum_block)(x.read(at, count), count);
           }
         });
         double total = 0;
         for (std::int64_t b = 0; b < blocks; ++b) total += static_cast<double>(sums[b]);
-        *result(args, 0) = static_cast<float>(total);
+        *static_cast<float*>(args.outputs[0]) = static_cast<float>(total);
       },
       static_cast<std::size_t>(blocks) * sizeof(float));
 }
