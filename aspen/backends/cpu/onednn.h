@@ -21,8 +21,9 @@ inline constexpr auto kF32 = dnnl::memory::data_type::f32;
 const dnnl::engine& engine();
 
 // Kernels deal chunks out to the threads of a device themselves (see chunks.h), and oneDNN splits work by the thread
-// count it finds both when a primitive is made and when it runs. While this object lives, OpenMP counts one thread for the calling thread; afterwards its setting
-// is as before, so that the threads of PyTorch in the same process are not touched.
+// count it finds both when a primitive is made and when it runs. While this object lives, OpenMP counts one thread for
+// the calling thread; afterwards its setting is as before, so that the threads of PyTorch in the same process are not
+// touched.
 class OneThread {
  public:
   OneThread();
