@@ -35,6 +35,7 @@ aspen::OptimizerSpec optimizer_spec(const optim::Optimizer& optimizer, const Mod
   spec.kind = optimizer.kind();
   spec.bias_correction = optimizer.biasCorrection();
   spec.max_grad_norm = optimizer.maxGradNorm();
+  spec.scales_loss = optimizer.lossScaling() != 1;
   for (const optim::Optimizer::Group& group : optimizer.groups()) {
     auto& made = spec.groups.emplace_back();
     made.momentum = group.keeps_velocity;
@@ -201,6 +202,12 @@ void Executor::setOptimizer(const optim::Optimizer& optimizer) {
       same = a.parameters == b.parameters && a.momentum == b.momentum && a.nesterov == b.nesterov;
     }
     if (!same) throw Error("[setOptimizer] kind, groups and use of momentum are fixed once the model is wrapped.");
+    if (spec.scales_loss && !state_->optimizer.scales_loss) {
+      throw Error(
+          fmt::format("[setOptimizer] the loss is to be scaled by {}, but the model was wrapped with a scaling of "
+                      "1; wrap it with another one if it is to change.",
+                      optimizer.lossScaling()));
+    }
     for (std::size_t i = 0; i < spec.groups.size(); ++i) {
       state_->settings[i] = settings_of(optimizer, optimizer.groups()[i]);
       if (isCompiled()) state_->model->set_settings(i, state_->settings[i]);

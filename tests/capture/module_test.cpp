@@ -97,6 +97,28 @@ TEST(Module, LearningRateZeroKeepsTheWeights) {
   }
 }
 
+TEST(Module, LossIsScaledAndGradientsAreScaledBack) {
+  const Batch batch;
+  const auto train = [&](double scaling) {
+    auto net = make_net();
+    auto model = poptorch::trainingModel(net, poptorch::Options(),
+                                         poptorch::optim::SGD(net->parameters(), {.lr = 0.1, .loss_scaling = scaling}));
+    model(batch.images, batch.labels);
+    model.copyWeightsToHost();
+    return net->fc->weight.detach().clone();
+  };
+  EXPECT_TRUE(torch::equal(train(1024), train(1)));
+  EXPECT_FALSE(torch::equal(train(1e-42), train(1)));  // gradients leave the range of float
+}
+
+TEST(Module, LossScalingStaysOneUnlessTheModelWasWrappedWithAnother) {
+  auto net = make_net();
+  poptorch::optim::SGD optimizer(net->parameters());
+  auto model = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  optimizer.setLossScaling(8);
+  EXPECT_THROW(model.setOptimizer(optimizer), poptorch::Error);
+}
+
 TEST(Module, DetachedTrainingContinues) {
   auto net = make_net(), other = make_net();
   const Batch first, second;
