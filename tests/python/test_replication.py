@@ -238,6 +238,54 @@ def test_groups_of_weights(kind, size, mode, group_of):
     assert torch.equal(again, model.w.detach())
 
 
+class Grouped(torch.nn.Module):
+    """Two stages: the first counts in a buffer, the weight of the second differs between groups of replicas."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first = torch.nn.Linear(4, 4)
+        self.w = torch.nn.Parameter(torch.randn(2, 4, 3))
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x, target):
+        poptorch.Block.start("first", ipu_id=0)
+        x = torch.tanh(self.first(x))
+        self.seen.add_(x.detach().mean(0))
+        poptorch.Block.start("second", ipu_id=1)
+        y = x @ self.w
+        return y, poptorch.identity_loss((y - target).square().mean(), "none")
+
+
+def learnt_in_groups(strategy, weight_kind, input_kind, off_device):
+    options = replicated(2, 3).broadcastBuffers(False).outputMode(ALL).setExecutionStrategy(strategy)
+    if input_kind is not None:
+        options.inputReplicaGrouping(2, input_kind)
+    if off_device:
+        place = poptorch.TensorLocationSettings().useOnChipStorage(False).useReplicatedTensorSharding()
+        for kind in ("Weight", "Optimizer", "Accumulator", "Activation"):
+            getattr(options.TensorLocations, f"set{kind}Location")(place.minElementsForReplicatedTensorSharding(2))
+    model = Grouped()
+    executor = poptorch.trainingModel(model, options, poptorch.optim.AdamW(model.parameters(), lr=0.01))
+    executor.w.replicaGrouping(weight_kind, 2, ONE)
+    torch.manual_seed(4)
+    count = 2 * 3 * (R if input_kind is None else R // 2)
+    outputs = [executor(torch.randn(count, 4), torch.randn(count, 3))[0] for _ in range(2)]
+    executor.copyWeightsToHost()
+    return [*outputs, *(tensor.clone() for tensor in model.state_dict().values())]
+
+
+@pytest.mark.parametrize("off_device", [False, True])
+@pytest.mark.parametrize("weight_kind, input_kind", [
+    (TYPE.Consecutive, None), (TYPE.Consecutive, TYPE.Orthogonal), (TYPE.Orthogonal, TYPE.Consecutive)])
+def test_groups_in_a_pipeline(weight_kind, input_kind, off_device):
+    alone = poptorch.ShardedExecution(poptorch.Stage("first", "second").ipu(0))
+    expected = learnt_in_groups(alone, weight_kind, input_kind, False)
+    for strategy in (poptorch.ShardedExecution(), poptorch.PipelinedExecution()):
+        for a, b in zip(learnt_in_groups(strategy, weight_kind, input_kind, off_device), expected):
+            assert torch.equal(a, b)
+
+
 def test_grouping_by_all_has_no_effect():
     executor = poptorch.inferenceModel(Scale(torch.full((1,), 3.0)), replicated())
     executor.w.replicaGrouping(TYPE.Consecutive, 2, ONE)
@@ -248,8 +296,16 @@ def test_grouping_by_all_has_no_effect():
 def test_parameter_of_an_executor():
     model = Scale(values(1))
     executor = poptorch.inferenceModel(model, quiet())
-    assert not isinstance(executor.w, torch.Tensor)
-    assert executor.w.shape == (1, 1) and executor.w.item() == 1 and "Parameter" in repr(executor.w)
+    assert isinstance(executor.w, torch.nn.Parameter) and "Parameter" in repr(executor.w)
+    assert torch.equal(executor.w, model.w) and type(executor.w + 1) is torch.Tensor
+    with torch.no_grad():
+        executor.w.fill_(5)
+    executor.w.requires_grad = False
+    assert model.w.item() == 5 and not model.w.requires_grad
+    executor.w.data = torch.full((1, 1), 6.0)
+    assert model.w.item() == 6 and executor.w.item() == 6
+    copied = copy.deepcopy(executor.w)
+    assert type(copied) is torch.nn.Parameter and torch.equal(copied, model.w)
     nested = poptorch.inferenceModel(torch.nn.Sequential(torch.nn.Linear(2, 2)), quiet())
     assert isinstance(getattr(nested, "0").weight, torch.nn.Parameter)
 

@@ -74,7 +74,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             raise AttributeError(name)
         value = getattr(model, name)
         if isinstance(value, torch.nn.Parameter) and name in getattr(model, "_parameters", ()):
-            return _replica_grouping.ParameterProxy(value, name, self)
+            return _replica_grouping.ExecutorParameter(value, name, self)
         return value
 
     def __repr__(self):

@@ -1,5 +1,7 @@
 """Parameters that differ between groups of replicas: executor.<parameter>.replicaGrouping(...)."""
 
+import copy
+
 import torch
 
 from .enums import CommGroupType, VariableRetrievalMode
@@ -35,11 +37,19 @@ class Grouping:
         return self._kind.value, self._size, self._returns_all
 
 
-class ParameterProxy:
-    """What executor.<parameter> returns: the parameter, and a way to give groups of replicas their own values."""
+class ExecutorParameter(torch.nn.Parameter):
+    """What executor.<parameter> returns: the parameter, and a way to give groups of replicas their own values.
 
-    def __init__(self, parameter, name, executor):
-        self.__dict__.update(_parameter=parameter, _name=name, _executor=executor)
+    It shows the same memory as the parameter, to which assignments (.data, .requires_grad) go.
+    """
+
+    def __new__(cls, parameter, name, executor):
+        made = torch.Tensor._make_subclass(cls, parameter.detach(), parameter.requires_grad)
+        made.__dict__.update(_parameter=parameter, _name=name, _executor=executor)
+        return made
+
+    def __init__(self, *args):
+        super().__init__()
 
     def replicaGrouping(self, comm_group_type, shards, variable_retrieval_mode):
         """Before the model is compiled. shards: replicas that share a value. The parameter has the values of all groups
@@ -66,14 +76,14 @@ class ParameterProxy:
             returns_all = variable_retrieval_mode == VariableRetrievalMode.AllReplicas
             groupings[self._name] = Grouping(comm_group_type, shards, returns_all)
 
-    def __getattr__(self, name):
-        return getattr(self._parameter, name)
-
     def __setattr__(self, name, value):
         setattr(self._parameter, name, value)
 
-    def __repr__(self):
-        return repr(self._parameter)
+    def __deepcopy__(self, memo):
+        return copy.deepcopy(self._parameter, memo)
+
+    def __reduce_ex__(self, protocol):
+        return self._parameter.__reduce_ex__(protocol)
 
 
 class single_values:
