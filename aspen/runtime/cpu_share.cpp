@@ -1,12 +1,13 @@
 #include "aspen/runtime/cpu_share.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
-#include <thread>
+#include <system_error>
 
 #include "aspen/base/error.h"
 
@@ -60,6 +61,16 @@ std::vector<std::vector<int>> share_cpus(const std::vector<int>& cpus, std::size
     shares[i].assign(begin, end);
   }
   return shares;
+}
+
+void pin(std::thread& thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(cpu), &set);
+  int error = pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+  if (error == 0) return;
+  throw DeviceError("a thread cannot be moved to cpu {}: {}. Leave it out, or allow the process to use it.", cpu,
+                    std::generic_category().message(error));
 }
 
 }  // namespace aspen

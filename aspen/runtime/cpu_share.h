@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <thread>
 #include <vector>
 
 namespace aspen {
@@ -13,5 +14,8 @@ std::vector<int> usable_cpus(std::size_t num_threads);
 // Disjoint shares for `num_workers`, none empty, sizes differing by at most one; no shares at all if there are fewer
 // cpus than workers: the system then balances better than a fixed assignment.
 std::vector<std::vector<int>> share_cpus(const std::vector<int>& cpus, std::size_t num_workers);
+
+// Moves a thread to a cpu; DeviceError if the system does not let it.
+void pin(std::thread& thread, int cpu);
 
 }  // namespace aspen

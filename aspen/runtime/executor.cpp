@@ -1,5 +1,8 @@
 #include "aspen/runtime/executor.h"
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -71,6 +74,7 @@ struct Executor::State {
   std::vector<std::unique_ptr<Worker>> workers;
   std::unique_ptr<WorkerPool> pool;  // last: its threads use all of the above
   double total_time = 0;
+  pid_t process = getpid();  // that has the threads
 
   State(std::shared_ptr<const Program> loaded, ExecutorOptions chosen)
       : program((check(*loaded), std::move(loaded))), options(chosen), memories(allocate(*program, options)),
@@ -204,10 +208,17 @@ struct Executor::State {
     }
   }
 
+  bool is_forked() const { return getpid() != process; }
+
   void run_workers(const RunPlan& plan) {
     if (!control) {
       for (auto& worker : workers) worker->run(plan);
       return;
+    }
+    if (is_forked()) {
+      throw UserError(
+          "a program on several devices runs in the process that loaded it; this is a fork of that process, which has "
+          "none of its threads. Load the program after the fork.");
     }
     control->reset();
     std::function<void()> poll;
@@ -254,7 +265,10 @@ struct Executor::State {
 Executor::Executor(std::shared_ptr<const Program> program, ExecutorOptions options)
     : state_(std::make_unique<State>(std::move(program), options)) {}
 
-Executor::~Executor() = default;
+// A fork has none of the threads and must not wait for them: what was theirs stays until the process ends.
+Executor::~Executor() {
+  if (state_->is_forked()) state_.release();
+}
 
 const Program& Executor::program() const { return *state_->program; }
 

@@ -65,6 +65,7 @@ struct ExecutorOptions {
 
 class Executor {
  public:
+  // Threads do not follow a fork: the child can read variables and destroy the executor, but not run several devices.
   explicit Executor(std::shared_ptr<const Program> program, ExecutorOptions options = {});
   ~Executor();
 

@@ -1,6 +1,5 @@
 #include "aspen/runtime/thread_team.h"
 
-#include <pthread.h>
 #include <sched.h>
 
 #include <atomic>
@@ -9,11 +8,11 @@
 #include <limits>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "aspen/base/error.h"
+#include "aspen/runtime/cpu_share.h"
 
 namespace aspen {
 namespace {
@@ -49,7 +48,7 @@ std::uint32_t wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t 
   return now;
 }
 
-std::size_t usable_cpus() {
+std::size_t num_usable_cpus() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return std::thread::hardware_concurrency();
   return static_cast<std::size_t>(CPU_COUNT(&set));
@@ -60,18 +59,6 @@ void check(const std::vector<int>& cpus) {
     if (cpu < 0 || cpu >= CPU_SETSIZE) {
       throw UserError("[thread team] cpu {} does not exist; expected 0 <= cpu < {}.", cpu, CPU_SETSIZE);
     }
-  }
-}
-
-void pin_to(std::thread& thread, int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(cpu), &set);
-  int error = pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
-  if (error != 0) {
-    throw DeviceError(
-        "[thread team] a thread cannot be moved to cpu {}: {}. Leave it out, or allow the process to use it.", cpu,
-        std::generic_category().message(error));
   }
 }
 
@@ -97,12 +84,12 @@ class SoloTeam final : public ThreadTeam {
 class Team final : public ThreadTeam {
  public:
   Team(std::size_t num_threads, const std::vector<int>& cpus) {
-    bool shares = cpus.empty() ? num_threads > usable_cpus() : num_threads > cpus.size() + 1;
+    bool shares = cpus.empty() ? num_threads > num_usable_cpus() : num_threads > cpus.size() + 1;
     spins_ = !shares;
     try {
       for (std::size_t i = 0; i + 1 < num_threads; ++i) {
         helpers_.emplace_back([this] { help(); });
-        if (!cpus.empty()) pin_to(helpers_.back(), cpus[i % cpus.size()]);
+        if (!cpus.empty()) pin(helpers_.back(), cpus[i % cpus.size()]);
       }
     } catch (...) {
       stop();

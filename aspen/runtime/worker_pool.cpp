@@ -1,27 +1,12 @@
 #include "aspen/runtime/worker_pool.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <system_error>
 
 #include "aspen/base/error.h"
+#include "aspen/runtime/cpu_share.h"
 #include "aspen/runtime/run_control.h"
 
 namespace aspen {
-namespace {
-
-void pin(std::thread& thread, int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(cpu), &set);
-  int error = pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
-  if (error != 0) {
-    throw DeviceError("a worker cannot be moved to cpu {}: {}.", cpu, std::generic_category().message(error));
-  }
-}
-
-}  // namespace
 
 WorkerPool::WorkerPool(const std::vector<int>& cpus) {
   try {

@@ -2,6 +2,8 @@
 // for each other, slots, cpus, and a device that only moves inputs and outputs.
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -346,6 +348,41 @@ TEST(Devices, TellHowTheySpentTheirTime) {
   Executor alone(pipeline_program({.devices = {0}}));
   run_all(alone, chain_inputs(2), 2);
   EXPECT_EQ(alone.times().at(0).waiting, 0);
+}
+
+// Exit code of a child that does the work.
+int in_a_fork(const std::function<void()>& work) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // not to hang with the test
+    work();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(Devices, AForkCanReadAndDestroyButNotRun) {
+  PipelineSpec spec{.devices = {0, 1}, .accumulation = 3};
+  auto executor = std::make_unique<Executor>(pipeline_program(spec));
+  V before = read(*executor, "w0");
+  EXPECT_EQ(in_a_fork([&] {
+              if (read(*executor, "w0") != before) _exit(2);
+              try {
+                run_all(*executor, chain_inputs(3), 1);
+                _exit(3);
+              } catch (const UserError&) {
+              }
+              executor.reset();
+            }),
+            0);
+  run_all(*executor, chain_inputs(3), 1);  // nothing has happened to the parent
+}
+
+TEST(Devices, AForkCanDestroyATeam) {
+  auto executor = std::make_unique<Executor>(pipeline_program({.devices = {0}}), ExecutorOptions{.num_threads = 2});
+  EXPECT_EQ(in_a_fork([&] { executor.reset(); }), 0);
 }
 
 TEST(Devices, WithoutTasksHaveNoWorker) {
