@@ -31,8 +31,8 @@ class Optimizer {
 
   void setLearningRate(double lr);  // of all groups
   void setLearningRate(std::size_t group, double lr);
-  // Multiplies the loss before the backward pass and divides the gradients after it: for half precision. A model wrapped
-  // with a scaling of 1 keeps it.
+  // Multiplies the loss before the backward pass and divides the gradients after it: for half precision. A model
+  // wrapped with a scaling of 1 keeps it.
   void setLossScaling(double scaling);
 
  protected:

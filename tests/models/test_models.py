@@ -141,26 +141,30 @@ def flat(tensors):
     return torch.cat([tensor.detach().double().flatten() for tensor in tensors])
 
 
-def test_resnet18_is_as_right_as_eager_pytorch():
-    """At a real rate this network blows up rounding: one relu that flips changes the gradient of a layer by 1 %. So eager
-    float32 is no measure; both it and we are held against float64, and we may be off by little more than it is."""
-    torch.manual_seed(7)
+def errors_of_resnet18(seed):
+    """How far 3 updates leave our parameters and those of eager float32 from eager float64, and how far they moved."""
+    torch.manual_seed(seed)
     model = ClassifierWithLoss(torchvision.models.resnet18(num_classes=10)).train()
     single, double = copy.deepcopy(model), copy.deepcopy(model).double()
     start = flat(double.parameters())
-    batches = batches_of(pictures(3, 64, 10, 8), steps=8)
+    batches = batches_of(pictures(3, 64, 10, 8), steps=3)
 
     def optimizer_of(trained):
         return torch.optim.SGD(trained.parameters(), lr=0.001, momentum=0.9)
 
-    eager = train_eagerly(single, optimizer_of(single), batches)
-    exact = train_eagerly(double, optimizer_of(double), [(x.double(), y) for x, y in batches])
+    train_eagerly(single, optimizer_of(single), batches)
+    train_eagerly(double, optimizer_of(double), [(x.double(), y) for x, y in batches])
     executor = poptorch.trainingModel(model, poptorch.Options().showCompilationProgressBar(False), optimizer_of(model))
-    losses = [executor(*batch)[1].item() for batch in batches]
+    for batch in batches:
+        executor(*batch)
+    exact = flat(double.parameters())
+    ours, eager = ((flat(trained.parameters()) - exact).norm().item() for trained in (model, single))
+    return ours, eager, (exact - start).norm().item()
 
-    loss_errors = [max(abs(a - b) for a, b in zip(found, exact)) for found in (losses, eager)]
-    assert loss_errors[0] <= 4 * loss_errors[1]
-    final = flat(double.parameters())
-    errors = [(flat(found.parameters()) - final).norm() for found in (model, single)]
-    assert errors[0] <= 4 * errors[1]
-    assert (final - start).norm() > 20 * errors[0]  # there is something to get wrong
+
+def test_resnet18_is_as_right_as_eager_pytorch():
+    """At a real rate this network blows up rounding: one relu that flips changes the gradient of a layer by 1 %. So eager
+    float32 is no measure of us; both are held against float64, and in most runs neither meets a flip."""
+    runs = [errors_of_resnet18(seed) for seed in (7, 8, 9)]
+    assert all(moved > 10 * ours for ours, _, moved in runs), runs  # flip or not, it trains the same network
+    assert sum(ours <= 2 * eager for ours, eager, _ in runs) >= 2, runs
