@@ -11,6 +11,14 @@ import torch
 from support.models import Layers, quiet, weights
 
 
+@pytest.fixture(autouse=True)
+def handle_interrupts():
+    """A process started in the background ignores Ctrl-C, and Python then leaves it at that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
     "strategy,replicas",
     [
