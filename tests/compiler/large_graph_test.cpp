@@ -1,5 +1,4 @@
-// A training graph the size of a ResNet-18: compile time and memory stay in proportion.
-
+// A training graph the size of a ResNet-18: memory stays in proportion.
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/ops/build.h"
 #include "aspen/ops/conv/conv.h"
