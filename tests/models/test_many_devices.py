@@ -21,7 +21,6 @@ class InParts(nn.Module):
         self.parts = nn.ModuleList(parts)
         self.loss = loss
         self.devices = (0, 0, 0, 0)
-        self.calls = CALLS
 
     def forward(self, x, labels):
         for number, (part, device) in enumerate(zip(self.parts, self.devices)):
@@ -110,16 +109,14 @@ def lstm():
 
 
 def steady_resnet18():
-    """On more and larger pictures and for a few calls: of 32x32 the last layers see one pixel, batch norm over two
-    numbers makes any rounding decide between -1 and 1, and after some updates a rounding has grown by a thousand."""
-    model, images, labels = resnet18(batch=8, size=64)
-    model.calls = 2
-    return model, images, labels
+    """On more and larger pictures: of 32x32 the last layers see one pixel, and batch norm over two numbers makes any
+    rounding decide between -1 and 1."""
+    return resnet18(batch=8, size=64)
 
 
 NETWORKS = {"tutorial": tutorial_network, "resnet18": resnet18, "transformer": transformer, "lstm": lstm}
 PLAIN_NETWORKS = {**NETWORKS, "resnet18": steady_resnet18}
-RATES = {"tutorial": 0.02, "resnet18": 0.002, "transformer": 0.02, "lstm": 0.1}  # of plain training
+RATES = {"tutorial": 0.02, "resnet18": 0.0001, "transformer": 0.02, "lstm": 0.1}  # of plain training
 BLOCKS = [f"part{number}" for number in range(4)]
 
 
@@ -242,7 +239,7 @@ def train(name, configure, replicas=1, accumulation=ACCUMULATION, plain=False):
         optimizer = poptorch.optim.SGD(model.parameters(), lr=RATES[name])
     trainer = poptorch.trainingModel(model.train(), options, optimizer=optimizer)
     losses = []
-    for x, y in list(zip(inputs.chunk(CALLS), labels.chunk(CALLS)))[: model.calls]:
+    for x, y in zip(inputs.chunk(CALLS), labels.chunk(CALLS)):
         losses.append(trainer(x, y)[1])
     trainer.destroy()
     buffers = [*model.buffers(), torch.zeros(1)]
@@ -291,7 +288,7 @@ def test_replicas_equal_one_device_with_the_same_total_batch(name, configure):
     """A call of 2 replicas with half the accumulation sees the same samples as one call of one device."""
     expected, _, losses = train(name, one_device, plain=True)
     untrained = flat(build(name, plain=True)[0].parameters())
-    assert (expected - untrained).abs().max() > 1e-3  # far more than the tolerance
+    assert (expected - untrained).abs().max() > 1e-4  # ten times the tolerance
     weights, _, replica_losses = train(name, configure, replicas=2, accumulation=ACCUMULATION // 2, plain=True)
     torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(replica_losses, losses, rtol=1e-5, atol=1e-5)

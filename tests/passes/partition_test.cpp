@@ -64,7 +64,7 @@ TEST_P(RandomPlacement, ComputesWhatTheGraphSays) {
   for (const char* name : {"place_variables", "partition", "insert_transfers", "schedule"}) {
     passes.push_back(find_pass(name));
   }
-  for (std::uint64_t seed = GetParam() * kSeeds; seed < (GetParam() + 1) * kSeeds; ++seed) {
+  for (int seed = GetParam() * kSeeds; seed < (GetParam() + 1) * kSeeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     auto expected = random_graph(seed), graph = random_graph(seed);
     CompileOptions options = random_options(seed);
@@ -78,7 +78,7 @@ TEST_P(RandomPlacement, ComputesWhatTheGraphSays) {
 
 // The whole training pipeline: autodiff, optimiser, recomputation, transfers.
 TEST_P(RandomPlacement, TrainsAsOneDeviceDoes) {
-  for (std::uint64_t seed = GetParam() * kSeeds / 8; seed < (GetParam() + 1) * kSeeds / 8; ++seed) {
+  for (int seed = GetParam() * kSeeds / 8; seed < (GetParam() + 1) * kSeeds / 8; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     auto expected = random_model(seed, false), graph = random_model(seed, true);
     CompileOptions options = random_options(seed);
