@@ -2,6 +2,8 @@
 #include <cmath>
 #include <random>
 
+#include "aspen/compiler/autodiff/differentiate.h"
+#include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/passes/pipeline.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "harness.h"
@@ -107,20 +109,23 @@ TEST_P(Differentiate, AgreesWithFiniteDifferences) {
   std::vector<Pass> passes{find_pass("select_loss"), find_pass("differentiate")};
   CompileOptions options{.training = true};
   run_passes(*graph, passes, {.options = options});
-  auto gradients = find_gradients(*graph, kGradientPrefix);
-  ASSERT_EQ(gradients.size(), graph->variables().size());
-  for (auto& entry : gradients) graph->add_output(entry.parameter->name, entry.gradient);
+  auto trained = variables_with_gradients(*graph);
+  ASSERT_EQ(trained.size(), graph->variables().size());
+  for (Variable* parameter : trained) {
+    graph->add_output(parameter->name, parameter->gradient());
+    graph->set_gradient(*parameter, nullptr);
+  }
 
   std::vector<Doubles> inputs, parameters;
   for (const auto& input : graph->inputs()) inputs.push_back(random(input->type().numel()));
-  for (const auto& entry : gradients) parameters.push_back(random(entry.parameter->value->type().numel()));
+  for (const Variable* parameter : trained) parameters.push_back(random(parameter->value->type().numel()));
   Runner runner(*graph);
-  for (std::size_t p = 0; p < gradients.size(); ++p) runner.set(gradients[p].parameter->name, parameters[p]);
+  for (std::size_t p = 0; p < trained.size(); ++p) runner.set(trained[p]->name, parameters[p]);
   auto results = runner.run(inputs);
 
   constexpr double kStep = 1e-5;
-  for (std::size_t p = 0; p < gradients.size(); ++p) {
-    const std::string& name = gradients[p].parameter->name;
+  for (std::size_t p = 0; p < trained.size(); ++p) {
+    const std::string& name = trained[p]->name;
     for (std::size_t i = 0; i < parameters[p].size(); ++i) {
       Doubles moved = parameters[p];
       moved[i] += kStep;
@@ -137,6 +142,26 @@ TEST_P(Differentiate, AgreesWithFiniteDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Differentiate, ::testing::ValuesIn(kModels),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST(DifferentiateErrors, ARuleThatForgetsAnInputIsNamed) {
+  OpDef forgetful("forgetful");
+  forgetful.input("x", "").input("y", "").output("z", "");
+  forgetful.infer([](const InferContext& c) { return std::vector<TensorType>{c.in(0)}; });
+  forgetful.gradient([](GradientContext& c) { c.set(0, c.grad()); });
+  auto graph = parse_graph("graph @main() {\n variable %w: f32[] parameter trainable\n return\n}");
+  Value* w = graph->find_variable("w")->value.get();
+  Op* op = graph->add_op(forgetful, {w, w}, Attrs());
+  graph->add_op(op_registry().find("loss"), {op->output()}, Attrs());
+  CompileOptions options{.training = true};
+  try {
+    differentiate(*graph, {.options = options});
+    FAIL() << "no error";
+  } catch (const InternalError& e) {
+    EXPECT_NE(std::string(e.what()).find("the gradient rule of forgetful says nothing about input 1 (\"y\")"),
+              std::string::npos)
+        << e.what();
+  }
+}
 
 }  // namespace
 }  // namespace aspen::testing

@@ -163,5 +163,36 @@ TEST(Text, HostFunctionsCannotBeReadBack) {
   EXPECT_NE(error_of(text).find("has no text form to read back"), std::string::npos) << error_of(text);
 }
 
+TEST(Text, PrintsGradients) {
+  std::string text =
+      "graph @main(%x: f32[2]) {\n"
+      "  variable %v: f32[2] parameter trainable\n"
+      "  variable %w: f32[2] parameter trainable\n"
+      "  %0: f32[2] = neg(%x) backward\n"
+      "  gradient %v: %0\n"
+      "  gradient %w: %0\n"
+      "  return\n"
+      "}\n";
+  auto graph = parse_graph(text);
+  verify(*graph);
+  EXPECT_EQ(to_text(*graph), text);
+  EXPECT_EQ(error_of("graph @main(%x: f32[2]) {\n  gradient %x: %x\n  return\n}"),
+            "line 2, column 12: only variables have gradients.");
+  EXPECT_EQ(error_of("graph @main() {\n  variable %w: f32[] parameter\n  gradient %w: %w\n}"),
+            "line 4, column 1: expected \"gradient\" or \"return\", found \"}\".");
+}
+
+TEST(Text, AGradientIsAUseThatFollowsReplacements) {
+  auto graph = parse_graph(
+      "graph @main(%x: f32[2]) {\n variable %w: f32[2] parameter trainable\n %0: f32[2] = neg(%x) backward\n"
+      " %1: f32[2] = exp(%x) backward\n gradient %w: %0\n return\n}");
+  Op* first = graph->ops().front().get();
+  EXPECT_THROW(graph->erase(first), InternalError);
+  graph->replace_uses(first->output(), graph->ops().back()->output());
+  EXPECT_EQ(graph->find_variable("w")->gradient(), graph->ops().back()->output());
+  graph->erase(first);
+  verify(*graph);
+}
+
 }  // namespace
 }  // namespace aspen

@@ -218,5 +218,57 @@ TEST(Training, InterruptedAccumulationStartsAfresh) {
   expect_near(session.get("Accum___w"), {0, 0});
 }
 
+// With a gradient of zeros a parameter still decays, as in PyTorch; one that nothing reaches stays as it is.
+TEST(Training, ZeroGradientsDecayWeights) {
+  Session session(R"(graph @main(%x: f32[2]) {
+    variable %rounded: f32[2] parameter trainable
+    variable %stopped: f32[2] parameter trainable
+    %0: f32[2] = mul(%rounded, %x)
+    %1: f32[2] = round(%0)
+    %2: f32[2] = detach(%stopped)
+    %3: f32[2] = add(%1, %2)
+    %4: f32[] = reduce_sum(%3) {axes=[0]}
+    %5: f32[] = loss(%4)
+    return loss: %5
+  })",
+                  training("sgd", {"rounded", "stopped"}));
+  V values = settings(0.1f);
+  values[kWeightDecay] = 0.5f;
+  session.set<float>("settings___0", values);
+  session.set<float>("rounded", {2, -4});
+  session.set<float>("stopped", {2, -4});
+  session.run({{1, 2}});
+  expect_near(session.get("rounded"), {1.9f, -3.8f});
+  expect_near(session.get("stopped"), {2, -4});
+}
+
+// Two parameters that are added up before they are used have one gradient. Each is summed up and updated on the device
+// that uses it, and nothing but activations and their gradients travels between the devices.
+TEST(Training, ParametersOfALaterStageStayThere) {
+  CompileOptions options = training("sgd", {"first", "base", "delta"});
+  options.optimizer.groups[0].momentum = true;
+  options.gradient_accumulation = 4;
+  Session session(R"(graph @main(%x: f32[4, 2]) {
+    variable %first: f32[2, 3] parameter trainable
+    variable %base: f32[3, 5] parameter trainable
+    variable %delta: f32[3, 5] parameter trainable
+    %0: f32[4, 3] = dot(%x, %first)
+    %1: f32[3, 5] = add(%base, %delta) device 1 stage 1
+    %2: f32[4, 5] = dot(%0, %1) device 1 stage 1
+    %3: f32[4, 5] = mul(%2, %2) device 1 stage 1
+    %4: f32[] = reduce_sum(%3) {axes=[0, 1]} device 1 stage 1
+    %5: f32[] = loss(%4) device 1 stage 1
+    return loss: %5
+  })",
+                  options);
+  for (const auto& op : session.graph().ops()) {
+    for (const Value* input : op->inputs()) {
+      if (input == nullptr || input->shape() != Shape{3, 5}) continue;
+      EXPECT_EQ(op->placement.device, 1) << op->name() << " uses " << input->name();
+      EXPECT_FALSE(op->is("send")) << input->name();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace aspen::testing

@@ -88,5 +88,12 @@ TEST(Verifier, NoticesShardsThatAreNone) {
   EXPECT_TRUE(contains(problem(*graph), "is no shard"));
 }
 
+TEST(Verifier, NoticesAGradientOfAnotherShape) {
+  auto graph = parse_graph(
+      "graph @main(%x: f32[2]) {\n variable %w: f32[3] parameter trainable\n %0: f32[2] = neg(%x) backward\n"
+      " gradient %w: %0\n return\n}");
+  EXPECT_TRUE(contains(problem(*graph), "the gradient of variable \"w\" is f32[2]; the variable is f32[3]"));
+}
+
 }  // namespace
 }  // namespace aspen

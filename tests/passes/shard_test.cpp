@@ -32,7 +32,7 @@ class Update {
   Update(const std::string& optimizer, bool is_sharded)
       : graph_(
             parse_graph("graph @main() {\n  variable %w: f32[11] parameter trainable\n  variable %g: f32[11] buffer\n"
-                        "  %ReducedGradient___w: f32[11] = neg(%g) update\n  return\n}\n")) {
+                        "  %0: f32[11] = neg(%g) update\n  gradient %w: %0\n  return\n}\n")) {
     std::string sharding = is_sharded ? " sharded=optimizer_state min_shard_elements=2" : "";
     CompileOptions options = parse_compile_options("replicas=4 optimizer=" + optimizer + sharding);
     insert_optimizer(*graph_, {.options = options});

@@ -111,8 +111,15 @@ std::vector<HostTensor> run_gradient(const Backend& backend, std::string_view na
   one.op->def().gradient(context);
   Interpretation result = Interpreter(one.graph, backend)(std::move(one.known), step);
   std::vector<HostTensor> gradients;
-  for (const Value* gradient : context.gradients) {
-    gradients.push_back(gradient != nullptr ? result.values.at(gradient) : HostTensor());
+  for (std::size_t i = 0; i < one.operands.size(); ++i) {
+    switch (context.flow(i)) {
+      case GradientContext::Flow::kGradient: gradients.push_back(result.values.at(context.gradient(i))); break;
+      case GradientContext::Flow::kZero: gradients.emplace_back(one.operands[i]->type()); break;
+      case GradientContext::Flow::kNone: gradients.emplace_back(); break;
+      case GradientContext::Flow::kUnsaid:
+        if (needed[i]) throw InternalError("the gradient rule of {} says nothing about input {}", name, i);
+        gradients.emplace_back();
+    }
   }
   return gradients;
 }

@@ -6,7 +6,6 @@
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/build.h"
-#include "aspen/ops/shape/shape.h"
 
 namespace aspen {
 namespace {
@@ -32,7 +31,7 @@ class Differentiator {
       add(root, seed);
     }
     for (auto op = forward.rbegin(); op != forward.rend(); ++op) visit(**op);
-    name_gradients();
+    set_gradients();
   }
 
  private:
@@ -49,6 +48,7 @@ class Differentiator {
       for (const Value* output : op->outputs()) requires_[output->id()] = any && is_floating(output->dtype());
     }
     gradients_.resize(requires_.size(), nullptr);
+    reached_by_.resize(requires_.size(), nullptr);
   }
 
   // Adds to the gradient of a value; the first contribution is taken as it is.
@@ -65,7 +65,7 @@ class Differentiator {
     }
     for (const Value* input : op.inputs()) needed.push_back(wants_gradient(input));
     bool arrives = std::any_of(arriving.begin(), arriving.end(), [](const Value* g) { return g != nullptr; });
-    if (!arrives) return;
+    if (!arrives) return pass_on_zeros(op);
     if (!op.def().has_gradient()) {
       std::string where = describe(op.location);
       throw UserError(
@@ -73,37 +73,70 @@ class Differentiator {
           "in detach() if none should flow.{}",
           op.name(), where.empty() ? "" : "\n  captured at " + where);
     }
-    b_.like(op);
-    b_.no_grad = false;
+    like(op);
     GradientContext context(b_, op, std::move(arriving), needed);
     op.def().gradient(context);
     for (std::size_t i = 0; i < op.num_inputs(); ++i) {
-      Value* gradient = context.gradients[i];
-      if (!needed[i] || gradient == nullptr) continue;
-      if (gradient->type() != op.input(i)->type()) {
-        throw InternalError("the gradient of {} by input {} is {}; the input is {}", op.name(), i,
-                            to_string(gradient->type()), to_string(op.input(i)->type()));
-      }
-      add(op.input(i), gradient);
+      if (needed[i]) take(context, i);
     }
   }
 
-  // A gradient that is no result of a backward op of its own (one value may be the gradient of two parameters)
-  // gets one, so that it can carry the name.
-  void name_gradients() {
-    for (const auto& variable : graph_.variables()) {
-      Value* gradient = gradients_[variable->value->id()];
-      if (!variable->trainable || gradient == nullptr) continue;
-      bool has_own = gradient->producer() != nullptr && gradient->producer()->backward && gradient->name().empty();
-      if (!has_own) gradient = b_.make("reshape", {gradient}, ReshapeAttrs{gradient->shape()});
-      gradient->set_name(std::string(kGradientPrefix) + variable->name);
+  void take(const GradientContext& context, std::size_t i) {
+    const Op& op = context.op;
+    switch (context.flow(i)) {
+      case GradientContext::Flow::kGradient: break;
+      case GradientContext::Flow::kZero: reached_by_[op.input(i)->id()] = &op; return;
+      case GradientContext::Flow::kNone: return;
+      case GradientContext::Flow::kUnsaid:
+        throw InternalError("the gradient rule of {} says nothing about input {} (\"{}\"), which needs a gradient",
+                            op.name(), i, op.def().input_port(i).name);
     }
+    Value* gradient = context.gradient(i);
+    if (gradient == nullptr || gradient->type() != op.input(i)->type()) {
+      throw InternalError("the gradient of {} by input {} (\"{}\") is {}; the input is {}", op.name(), i,
+                          op.def().input_port(i).name, gradient == nullptr ? "missing" : to_string(gradient->type()),
+                          to_string(op.input(i)->type()));
+    }
+    add(op.input(i), gradient);
+  }
+
+  // Where nothing but zeros arrives there is nothing to compute: what lies before the op is reached as well.
+  void pass_on_zeros(const Op& op) {
+    auto outputs = op.outputs();
+    bool is_reached = std::any_of(outputs.begin(), outputs.end(), [&](const Value* output) {
+      return wants_gradient(output) && reached_by_[output->id()] != nullptr;
+    });
+    if (!is_reached) return;
+    for (const Value* input : op.inputs()) {
+      if (wants_gradient(input)) reached_by_[input->id()] = &op;
+    }
+  }
+
+  void set_gradients() {
+    for (const auto& variable : graph_.variables()) {
+      std::int64_t id = variable->value->id();
+      Value* gradient = gradients_[id];
+      if (gradient == nullptr && reached_by_[id] != nullptr) {
+        like(*reached_by_[id]);
+        gradient = build::full_like(b_, variable->value.get(), 0);
+      }
+      if (gradient == nullptr) continue;
+      if (gradient->name().empty()) gradient->set_name("Gradient___" + variable->name);  // for the reader
+      graph_.set_gradient(*variable, gradient);
+    }
+  }
+
+  void like(const Op& op) {
+    b_.like(op);
+    b_.no_grad = false;
   }
 
   Graph& graph_;
   Builder b_;
-  std::vector<bool> requires_;     // by value id, forward values only
-  std::vector<Value*> gradients_;  // by value id, forward values only
+  // By value id, forward values only.
+  std::vector<bool> requires_;
+  std::vector<Value*> gradients_;
+  std::vector<const Op*> reached_by_;  // the op through which a gradient of zero arrives; nullptr: none does
 };
 
 }  // namespace

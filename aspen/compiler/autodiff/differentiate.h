@@ -6,11 +6,15 @@
 //   %loss = loss(%l)                 %loss_seed = full() {value=1}
 //                                    %0 = broadcast(%loss_seed)
 //                                    %Gradient___w = dot(%x, %0) {transpose_a=true}      all flagged backward
+//                                    gradient %w: %Gradient___w
 //
 // A value wants a gradient when it is floating point, its op was captured with gradients switched on, and one of
 // its inputs wants one. Gradients of a value with several uses add up in a fixed order: last use first.
 //
-// Expects: one loss. Ensures: no loss marker is left.
+// A parameter that only zeros reach (through a rounding, say) has a gradient of zeros, as in PyTorch; one that nothing
+// reaches has none and is not updated.
+//
+// Expects: one loss. Ensures: no loss marker is left; Variable::gradient of each such parameter is set.
 // Right after select_loss and before anything rewrites the graph: `detach` and no_grad are still where the user put
 // them.
 #pragma once

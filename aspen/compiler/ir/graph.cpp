@@ -120,10 +120,21 @@ void Graph::replace_uses(Value* from, Value* to) {
       if (user->inputs_[i] == from) user->set_input(i, to);
     }
   }
+  if (from->is_gradient()) {
+    for (const auto& variable : variables_) {
+      if (variable->gradient_ == from) set_gradient(*variable, to);
+    }
+  }
   if (!from->is_output()) return;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     if (outputs_[i].value == from) set_output(i, to);
   }
+}
+
+void Graph::set_gradient(Variable& variable, Value* gradient) {
+  if (variable.gradient_ != nullptr) --variable.gradient_->gradient_uses_;
+  variable.gradient_ = gradient;
+  if (gradient != nullptr) ++gradient->gradient_uses_;
 }
 
 Variable* Graph::find_variable(std::string_view name) const {

@@ -35,10 +35,11 @@ class Value {
   const Shape& shape() const { return type_.shape; }
   DType dtype() const { return type_.dtype; }
   std::int64_t rank() const { return type_.rank(); }
-  Op* producer() const { return producer_; }           // nullptr for graph inputs and variables
-  Variable* variable() const { return variable_; }     // the variable whose value this is, or nullptr
-  bool is_output() const { return output_uses_ > 0; }  // of the graph
-  bool is_used() const { return !users_.empty() || is_output(); }
+  Op* producer() const { return producer_; }               // nullptr for graph inputs and variables
+  Variable* variable() const { return variable_; }         // the variable whose value this is, or nullptr
+  bool is_output() const { return output_uses_ > 0; }      // of the graph
+  bool is_gradient() const { return gradient_uses_ > 0; }  // of a variable
+  bool is_used() const { return !users_.empty() || is_output() || is_gradient(); }
   std::size_t index() const { return index_; }
   // Ops that read this value, one entry per use, in the order the uses were made.
   const std::vector<Op*>& users() const { return users_; }
@@ -53,6 +54,7 @@ class Value {
   std::size_t index_ = 0;
   Variable* variable_ = nullptr;
   std::size_t output_uses_ = 0;
+  std::size_t gradient_uses_ = 0;
   std::vector<Op*> users_;
 };
 
@@ -144,6 +146,14 @@ struct Variable {
   std::int64_t numel = 0;    // of the whole tensor, where the value is a shard
   ReplicaGrouping grouping;  // replicas that hold the same value
   std::unique_ptr<Value> value;
+
+  // The derivative of the loss by this variable, from the time it is computed until the update has used it; otherwise
+  // nullptr. Being one is a use of the value, and one value may be the gradient of several variables.
+  Value* gradient() const { return gradient_; }
+
+ private:
+  friend class Graph;
+  Value* gradient_ = nullptr;
 };
 
 class Graph {
@@ -162,9 +172,10 @@ class Graph {
 
   // Adds an op at the end (or before `before`), infers and checks its output types.
   Op* add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op* before = nullptr);
-  void erase(Op* op);                         // its outputs must have no users
-  void move_before(Op* op, Op* before);       // nullptr: to the end
-  void replace_uses(Value* from, Value* to);  // in ops and in the graph's outputs
+  void erase(Op* op);                                      // its outputs must have no users
+  void move_before(Op* op, Op* before);                    // nullptr: to the end
+  void replace_uses(Value* from, Value* to);               // in ops, in the graph's outputs and as gradients
+  void set_gradient(Variable& variable, Value* gradient);  // nullptr: it has none (any more)
 
   const std::list<std::unique_ptr<Op>>& ops() const { return ops_; }
   const std::vector<std::unique_ptr<Value>>& inputs() const { return inputs_; }

@@ -26,7 +26,7 @@ std::vector<TensorType> OpDef::infer(const std::vector<Value*>& inputs, const At
     throw InternalError("op {} takes {} inputs, not {}", name_, inputs_.size(), inputs.size());
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Port& port = inputs_[std::min(i, inputs_.size() - 1)];
+    const Port& port = input_port(i);
     if (inputs[i] == nullptr && !port.optional) throw InternalError("input \"{}\" of {} is missing", port.name, name_);
   }
   return infer_(InferContext(*this, inputs, attrs));

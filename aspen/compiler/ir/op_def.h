@@ -2,6 +2,7 @@
 // op in `define_<folder>(OpRegistry&)`; the list of those calls is written by CMake.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
@@ -48,31 +49,47 @@ class InferContext {
 
 using InferFunction = std::function<std::vector<TensorType>(const InferContext&)>;
 
-// What a gradient rule sees. It adds ops through `b` and sets the gradient of each input that wants one.
+// What a gradient rule sees. It adds ops through `b` and says for each input that needs a gradient what becomes of it:
+// set, zero or no_gradient. An input it says nothing about is our bug.
 class GradientContext {
  public:
   GradientContext(Builder& builder, const Op& op, std::vector<Value*> output_gradients, std::vector<bool> needed)
-      : b(builder), op(op), gradients(op.num_inputs(), nullptr), output_gradients_(std::move(output_gradients)),
-        needed_(std::move(needed)) {}
+      : b(builder), op(op), output_gradients_(std::move(output_gradients)), needed_(std::move(needed)),
+        answers_(op.num_inputs()) {}
 
   Builder& b;
   const Op& op;
-  std::vector<Value*> gradients;  // one per input of op; nullptr: none
+
+  enum class Flow : std::uint8_t { kUnsaid, kGradient, kZero, kNone };
 
   Value* in(std::size_t i) const { return op.input(i); }
   Value* out(std::size_t i = 0) const { return op.output(i); }
   // Gradient arriving at an output; nullptr when none does. The first output of a one-output op always has one.
   Value* grad(std::size_t i = 0) const { return output_gradients_[i]; }
   bool needs(std::size_t i) const { return needed_[i]; }
-  void set(std::size_t i, Value* gradient) { gradients[i] = gradient; }
+
+  void set(std::size_t i, Value* gradient) { answers_[i] = {Flow::kGradient, gradient}; }
+  // The input is on a path to the loss, and its gradient is exactly zero (rounding, an empty slice). As in PyTorch a
+  // parameter reached in this way alone has a gradient of zeros: weight decay and momentum apply to it.
+  void zero(std::size_t i) { answers_[i] = {Flow::kZero, nullptr}; }
+  // No gradient flows to the input: a parameter behind it is not trained through this op.
+  void no_gradient(std::size_t i) { answers_[i] = {Flow::kNone, nullptr}; }
+
+  Flow flow(std::size_t i) const { return answers_[i].flow; }
+  Value* gradient(std::size_t i) const { return answers_[i].gradient; }  // where the flow is kGradient
   template <class A>
   const A& attrs() const {
     return op.attrs<A>();
   }
 
  private:
+  struct Answer {
+    Flow flow = Flow::kUnsaid;
+    Value* gradient = nullptr;
+  };
   std::vector<Value*> output_gradients_;
   std::vector<bool> needed_;
+  std::vector<Answer> answers_;  // one per input of op
 };
 
 using GradientFunction = std::function<void(GradientContext&)>;
@@ -152,6 +169,7 @@ class OpDef {
   const std::string& summary() const { return summary_; }
   const std::vector<Port>& input_ports() const { return inputs_; }
   const std::vector<Port>& output_ports() const { return outputs_; }
+  const Port& input_port(std::size_t i) const { return inputs_[std::min(i, inputs_.size() - 1)]; }  // of input i
   std::size_t input_index(std::string_view port) const;
   std::size_t output_index(std::string_view port) const;
   bool has_gradient() const { return gradient_ != nullptr; }

@@ -24,7 +24,8 @@ class Parser {
     while (lexer_.accept_word("variable")) parse_variable();
     while (lexer_.accept_word("lane")) parse_lane();
     while (lexer_.accept_word("task")) parse_task();
-    while (!lexer_.peek_word("return")) parse_op();
+    while (!lexer_.peek_word("return") && !lexer_.peek_word("gradient")) parse_op();
+    while (lexer_.accept_word("gradient")) parse_gradient();
     parse_return();
     lexer_.expect("}");
     if (!lexer_.at_end()) lexer_.fail_expected("the end of the text");
@@ -226,8 +227,17 @@ class Parser {
     }
   }
 
+  // gradient %w: %3
+  void parse_gradient() {
+    std::size_t start = lexer_.next_position();
+    Variable* variable = operand()->variable();
+    if (variable == nullptr) lexer_.fail_at(start, "only variables have gradients.");
+    lexer_.expect(":");
+    graph_->set_gradient(*variable, operand());
+  }
+
   void parse_return() {
-    lexer_.accept_word("return");
+    if (!lexer_.accept_word("return")) lexer_.fail_expected("\"gradient\" or \"return\"");
     while (!lexer_.peek("}")) {
       std::string name = lexer_.word("the name of an output");
       lexer_.expect(":");

@@ -38,6 +38,7 @@ class Printer {
     for (const auto& variable : graph_.variables()) print(*variable);
     print_lanes_and_tasks();
     for (const auto& op : graph_.ops()) print(*op);
+    print_gradients();
     std::string outputs;
     for (const auto& output : graph_.outputs()) {
       outputs += separated(outputs, fmt::format("{}: {}", quoted_unless_plain(output.name), label(output.value)));
@@ -97,6 +98,13 @@ class Printer {
     text_ += fmt::format(" group {}", name_of(grouping.kind));
     if (has_size(grouping.kind)) text_ += fmt::format(" {}", grouping.size);
     if (grouping.returns_all) text_ += " returns_all";
+  }
+
+  void print_gradients() {
+    for (const auto& variable : graph_.variables()) {
+      if (variable->gradient() == nullptr) continue;
+      text_ += fmt::format("  gradient {}: {}\n", label(variable->value.get()), label(variable->gradient()));
+    }
   }
 
   void print_lanes_and_tasks() {

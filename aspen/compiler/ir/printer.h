@@ -16,6 +16,10 @@
 //                                   replicas share it: group consecutive N, group orthogonal N, group none, group all,
 //                                   then returns_all
 //   after an input or output        overlapped
+// Between autodiff and the update, a line after the ops names the gradient of each variable that has one:
+//
+//   gradient %fc.weight: %7
+//
 // A partitioned graph lists its lanes and tasks, numbered in order, between the variables and the ops:
 //
 //   lane 0 depth 3

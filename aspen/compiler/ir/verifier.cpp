@@ -19,6 +19,7 @@ class Verifier {
     for (const auto& variable : graph_.variables()) known_[variable->value->id()] = variable->value.get();
     for (const auto& op : graph_.ops()) check(*op);
     for (const auto& output : graph_.outputs()) check(output);
+    for (const auto& variable : graph_.variables()) check_gradient(*variable);
     check_uses();
   }
 
@@ -103,6 +104,21 @@ class Verifier {
       throw InternalError("output \"{}\" is computed by the weight update; outputs leave after each step", output.name);
     }
     if (!value->is_output()) throw InternalError("output \"{}\" is not counted as a use of its value", output.name);
+  }
+
+  void check_gradient(const Variable& variable) {
+    const Value* gradient = variable.gradient();
+    if (gradient == nullptr) return;
+    if (gradient->id() >= graph_.num_values() || known_[gradient->id()] != gradient) {
+      throw InternalError("the gradient of variable \"{}\" is not defined in graph {}", variable.name, graph_.name());
+    }
+    if (gradient->shape() != variable.value->shape() || !is_floating(gradient->dtype())) {
+      throw InternalError("the gradient of variable \"{}\" is {}; the variable is {}", variable.name,
+                          to_string(gradient->type()), to_string(variable.value->type()));
+    }
+    if (!gradient->is_gradient()) {
+      throw InternalError("the gradient of variable \"{}\" is not counted as a use of its value", variable.name);
+    }
   }
 
   // Every read was counted above; users_ must list as many.

@@ -13,6 +13,7 @@ namespace aspen {
 //  - the users of a value are exactly the ops that read it;
 //  - a variable is assigned at most once per section;
 //  - graph outputs are inputs, variables or values of kStep;
+//  - the gradient of a variable is defined in the graph and has the variable's shape;
 //  - tasks of kStep come first, and each lies on the device of its lane;
 //  - an op's task, where it has one, is one of its section;
 //  - a variable of which each replica keeps a shard is flat and knows the size of the whole.

@@ -4,7 +4,6 @@
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/compiler/placement/stages.h"
 #include "aspen/ops/build.h"
-#include "aspen/ops/shape/shape.h"
 
 namespace aspen {
 namespace {
@@ -18,11 +17,12 @@ class GradientAccumulator {
   }
 
   void run() {
-    for (auto [parameter, gradient] : find_gradients(graph_, kGradientPrefix)) accumulate(*parameter, gradient);
+    for (Variable* parameter : variables_with_gradients(graph_)) accumulate(*parameter);
   }
 
  private:
-  void accumulate(const Variable& parameter, Value* gradient) {
+  void accumulate(Variable& parameter) {
+    Value* gradient = parameter.gradient();
     DType dtype = gradient->dtype() == DType::kF16 ? DType::kF32 : gradient->dtype();
     Variable* variable =
         graph_.add_variable("Accum___" + parameter.name, VariableKind::kAccumulator, {dtype, gradient->shape()});
@@ -31,7 +31,8 @@ class GradientAccumulator {
     Value* sum = variable->value.get();
     bool has_one = options_.gradient_accumulation == 1;
 
-    b_.like(*gradient->producer());
+    b_.like(home_of(parameter));
+    b_.no_grad = false;
     b_.section = Section::kStep;
     Value* contribution = build::cast(b_, gradient, dtype);
     if (options_.running_mean) contribution = mean_of(contribution);
@@ -39,8 +40,8 @@ class GradientAccumulator {
 
     b_.section = Section::kUpdate;
     Value* reduced = options_.running_mean ? sum : mean_of(sum);
-    if (reduced == sum) reduced = b_.make("reshape", {sum}, ReshapeAttrs{sum->shape()});  // to carry the name
-    reduced->set_name(std::string(kReducedPrefix) + parameter.name);
+    if (reduced != sum) reduced->set_name("ReducedGradient___" + parameter.name);  // for the reader
+    graph_.set_gradient(parameter, reduced);
     if (!has_one) b_.emit("assign", {sum, build::full_like(b_, sum, 0)});
   }
 

@@ -13,7 +13,8 @@
 // it is added: what the accumulator holds never exceeds the largest of them. Half gradients add up in float32.
 //
 // Does nothing where the update belongs to the step (see has_update_section).
-// Expects: gradients are named Gradient___<parameter>. Ensures: nothing more.
+// The sum is kept where the parameter is used (home_of).
+// Expects: the gradients of variables are set. Ensures: they are those of the whole update, in kUpdate.
 // After differentiate, which makes the gradients, and before insert_optimizer, which uses the sums.
 #pragma once
 

@@ -44,17 +44,17 @@ class OptimizerInserter {
  public:
   OptimizerInserter(Graph& graph, const CompileOptions& options)
       : graph_(graph), b_(graph), options_(options), spec_(options.optimizer),
-        is_accumulated_(has_update_section(graph, options)) {}
+        section_(has_update_section(graph, options) ? Section::kUpdate : Section::kStep) {}
 
   void run() {
     add_settings();
-    auto gradients = find_updated();
-    if (gradients.empty()) return;
+    auto parameters = find_updated();
+    if (parameters.empty()) return;
     if (spec_.scales_loss) scale_seed();
     warn_of_what_stays_whole();
-    unscale_and_clip(gradients);
+    unscale_and_clip(parameters);
     Variable* step = graph_.add_variable("Step___", VariableKind::kOptimizerState, {DType::kF32, {}});
-    for (auto& entry : gradients) update(entry, step);
+    for (Variable* parameter : parameters) update(*parameter, step);
     b_.emit("assign", {step->value.get(), build::add(b_, step->value.get(), 1)});
   }
 
@@ -67,12 +67,18 @@ class OptimizerInserter {
     }
   }
 
-  // Gradients of parameters that belong to a group.
-  std::vector<ParameterGradient> find_updated() const {
-    auto gradients = find_gradients(graph_, is_accumulated_ ? kReducedPrefix : kGradientPrefix);
-    std::erase_if(gradients,
-                  [&](const ParameterGradient& entry) { return group_of_.count(entry.parameter->name) == 0; });
-    return gradients;
+  // Parameters that have a gradient and belong to a group.
+  std::vector<Variable*> find_updated() const {
+    auto parameters = variables_with_gradients(graph_);
+    std::erase_if(parameters, [&](const Variable* parameter) { return group_of_.count(parameter->name) == 0; });
+    return parameters;
+  }
+
+  // Goes to where the parameter is updated.
+  void go_home(const Variable& parameter) {
+    b_.like(home_of(parameter));
+    b_.no_grad = false;
+    b_.section = section_;
   }
 
   Value* loss_scale() {
@@ -83,10 +89,11 @@ class OptimizerInserter {
 
   void scale_seed() {
     Value* seed = find_value(graph_, kSeedName);
-    if (seed == nullptr || seed->users().empty()) return;
+    if (seed == nullptr || !seed->is_used()) return;
     b_.like(*seed->producer());
     b_.backward = true;
-    b_.before = seed->users().front();  // autodiff appends, so the first use is the first in the graph
+    // Autodiff appends, so the first use is the first in the graph. The seed may also be a gradient and nothing else.
+    b_.before = seed->users().empty() ? nullptr : seed->users().front();
     Value* scale = build::cast(b_, loss_scale(), seed->dtype());
     Value* scaled = build::mul(b_, seed, scale);
     graph_.replace_uses(seed, scaled);
@@ -96,32 +103,36 @@ class OptimizerInserter {
   }
 
   // Divides by the loss scale and brings the norm over all gradients below max_grad_norm, as clip_grad_norm_ does.
-  void unscale_and_clip(std::vector<ParameterGradient>& gradients) {
+  void unscale_and_clip(const std::vector<Variable*>& parameters) {
     if (std::isfinite(spec_.max_grad_norm)) {
-      Value* factor = clip_factor(gradients);
-      for (auto& entry : gradients) entry.gradient = build::mul(b_, as_float(entry.gradient), factor);
+      Value* factor = clip_factor(parameters);
+      for (Variable* parameter : parameters) {
+        Value* gradient = float_gradient(*parameter);
+        graph_.set_gradient(*parameter, build::mul(b_, gradient, factor));
+      }
     } else if (spec_.scales_loss) {
       std::map<std::int64_t, Value*> scales;  // by device: each reads the setting itself
-      for (auto& entry : gradients) {
-        b_.like(*entry.gradient->producer());
+      for (Variable* parameter : parameters) {
+        go_home(*parameter);
         Value*& scale = scales[b_.placement.device];
         if (scale == nullptr) scale = loss_scale();
-        entry.gradient = build::div(b_, as_float(entry.gradient), scale);
+        Value* gradient = float_gradient(*parameter);
+        graph_.set_gradient(*parameter, build::div(b_, gradient, scale));
       }
     }
   }
 
   // What has to be multiplied with all gradients, on the device of the first.
-  Value* clip_factor(const std::vector<ParameterGradient>& gradients) {
-    for (const auto& entry : gradients) check_shared(*entry.parameter);
-    const Op& first = *gradients[0].gradient->producer();
-    b_.like(first);
+  Value* clip_factor(const std::vector<Variable*>& parameters) {
+    for (const Variable* parameter : parameters) check_shared(*parameter);
+    const Variable& first = *parameters[0];
+    go_home(first);
     Value* scale = spec_.scales_loss ? loss_scale() : nullptr;
     Value* norm_squared = nullptr;
-    for (const auto& entry : gradients) {
-      b_.like(*entry.gradient->producer());
-      Value* part = build::unary(b_, "square_sum", entry.gradient);
-      b_.like(first);
+    for (const Variable* parameter : parameters) {
+      go_home(*parameter);
+      Value* part = build::unary(b_, "square_sum", parameter->gradient());
+      go_home(first);
       norm_squared = norm_squared == nullptr ? part : build::add(b_, norm_squared, part);
     }
     if (scale != nullptr) norm_squared = build::div(b_, norm_squared, build::mul(b_, scale, scale));
@@ -140,19 +151,18 @@ class OptimizerInserter {
   }
 
   // On its device, and in float32: what scaling has saved from vanishing in half must not vanish now.
-  Value* as_float(Value* gradient) {
-    b_.like(*gradient->producer());
-    return build::cast(b_, gradient, DType::kF32);
+  Value* float_gradient(const Variable& parameter) {
+    go_home(parameter);
+    return build::cast(b_, parameter.gradient(), DType::kF32);
   }
 
-  void update(const ParameterGradient& entry, Variable* step) {
-    Variable& parameter = *entry.parameter;
+  void update(Variable& parameter, Variable* step) {
     std::size_t group = group_of_.at(parameter.name);
     Update kind = update_of(spec_, spec_.groups[group]);
     bool is_sharded = has_sharded_state(parameter);
-    b_.like(*entry.gradient->producer());
+    go_home(parameter);
     Value* whole = current(parameter);
-    std::vector<Value*> inputs{whole, entry.gradient, settings_[group]->value.get(), step->value.get()};
+    std::vector<Value*> inputs{whole, parameter.gradient(), settings_[group]->value.get(), step->value.get()};
     if (is_sharded) {
       for (std::size_t i : {0, 1}) inputs[i] = b_.make("replica_slice", {inputs[i]}, replica_attrs());
     }
@@ -220,7 +230,7 @@ class OptimizerInserter {
   Builder b_;
   const CompileOptions& options_;
   const OptimizerSpec& spec_;
-  bool is_accumulated_;
+  Section section_;  // of the update
   std::vector<Variable*> settings_;
   std::map<std::string, std::size_t, std::less<>> group_of_;
 };
@@ -229,6 +239,12 @@ class OptimizerInserter {
 
 void insert_optimizer(Graph& graph, const PassContext& context) {
   if (!context.options.optimizer.kind.empty()) OptimizerInserter(graph, context.options).run();
+  for (Variable* variable : variables_with_gradients(graph)) graph.set_gradient(*variable, nullptr);
 }
+
+const Condition kNoGradients{"no_gradients", [](const Graph& graph) -> std::string {
+                               auto left = variables_with_gradients(graph);
+                               return left.empty() ? "" : "variable \"" + left[0]->name + "\" still has a gradient";
+                             }};
 
 }  // namespace aspen

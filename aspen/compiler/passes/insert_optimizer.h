@@ -6,8 +6,8 @@
 //                                  assign(%w, %UpdatedVar___w)
 //                                  assign(%Accl1___w, %0)
 //
-// The update runs once per weight update, where the gradient is: in kUpdate if the graph has such a section, else in
-// the step itself, where each gradient can die right after its use. With loss scaling the seed is multiplied by the
+// The update runs once per weight update, where the parameter is used: in kUpdate if the graph has such a section, else
+// in the step itself, where each gradient can die right after its use. With loss scaling the seed is multiplied by the
 // scale and each gradient divided by it. With a maximal norm all gradients are scaled down together: each device
 // squares its own, the first device adds the squares up in the order of the parameters.
 //
@@ -25,8 +25,8 @@
 // Parameters that are not the same on all replicas keep their whole state, and so does LAMB, which needs norms of
 // whole tensors.
 //
-// Expects: gradients are named ReducedGradient___<parameter> in kUpdate, else Gradient___<parameter>.
-// Ensures: nothing more.
+// Expects: the gradients of variables are set, in kUpdate if there is such a section. Ensures: no gradient is left set;
+// one that nothing has used is dead now.
 // Before the clean-up passes: unused gradients die only afterwards.
 #pragma once
 
@@ -36,5 +36,7 @@ namespace aspen {
 
 // UserError for an unknown kind of optimiser, and for a maximal norm over parameters that replicas do not share.
 void insert_optimizer(Graph& graph, const PassContext& context);
+
+extern const Condition kNoGradients;
 
 }  // namespace aspen

@@ -26,7 +26,8 @@ const Pass kDifferentiate{
     "differentiate", "add the gradients of all trainable parameters", differentiate, {kSingleLoss}};
 const Pass kAccumulateGradients{"accumulate_gradients", "add gradients up over the micro-batches of an update",
                                 accumulate_gradients};
-const Pass kInsertOptimizer{"insert_optimizer", "update the parameters from their gradients", insert_optimizer};
+const Pass kInsertOptimizer{
+    "insert_optimizer", "update the parameters from their gradients", insert_optimizer, {}, {kNoGradients}};
 const Pass kRemoveMarkers{
     "remove_markers", "drop loss and detach, which have been read", remove_markers, {}, {kNoMarkers}};
 const Pass kCanonicalise{"canonicalise", "bring ops into their simplest form", canonicalise, {kNoMarkers}};

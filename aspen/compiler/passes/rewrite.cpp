@@ -1,7 +1,5 @@
 #include "aspen/compiler/passes/rewrite.h"
 
-#include <unordered_map>
-
 #include "aspen/compiler/ir/op_def.h"
 
 namespace aspen {
@@ -23,22 +21,33 @@ void replace_op(Graph& graph, Op* op, Value* to) {
   graph.erase(op);
 }
 
-std::vector<ParameterGradient> find_gradients(const Graph& graph, std::string_view prefix) {
-  std::unordered_map<const Variable*, Value*> gradients;
-  for (const auto& op : graph.ops()) {
-    for (Value* output : op->outputs()) {
-      std::string_view name = output->name();
-      if (!name.starts_with(prefix)) continue;
-      Variable* variable = graph.find_variable(name.substr(prefix.size()));
-      if (variable != nullptr && variable->trainable) gradients.emplace(variable, output);
-    }
-  }
-  std::vector<ParameterGradient> result;  // in the order of the variables
+std::vector<Variable*> variables_with_gradients(const Graph& graph) {
+  std::vector<Variable*> result;
   for (const auto& variable : graph.variables()) {
-    auto found = gradients.find(variable.get());
-    if (found != gradients.end()) result.push_back({variable.get(), found->second});
+    if (variable->gradient() != nullptr) result.push_back(variable.get());
   }
   return result;
+}
+
+namespace {
+
+// The op that makes a value, or that stores what a variable holds.
+const Op& source_of(const Value& value) {
+  if (value.producer() != nullptr) return *value.producer();
+  for (const Op* user : value.users()) {
+    if (user->is("assign") && user->input(0) == &value) return *user;
+  }
+  throw InternalError("the gradient %{} is made nowhere", value.name());
+}
+
+}  // namespace
+
+const Op& home_of(const Variable& variable) {
+  for (const Op* user : variable.value->users()) {
+    bool is_forward = user->section == Section::kStep && !user->backward && !user->is("assign");
+    if (is_forward && !user->no_grad && !user->is("detach")) return *user;
+  }
+  return source_of(*variable.gradient());
 }
 
 Value* find_value(const Graph& graph, std::string_view name) {

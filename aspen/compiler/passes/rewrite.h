@@ -1,7 +1,6 @@
 // Small edits several passes share.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,14 +14,12 @@ void replace_value(Graph& graph, Value* from, Value* to);
 // replace_value for the only output of an op, which is then erased.
 void replace_op(Graph& graph, Op* op, Value* to);
 
-// A parameter and its gradient, found by the names the passes give them.
-struct ParameterGradient {
-  Variable* parameter;
-  Value* gradient;
-};
-inline constexpr std::string_view kGradientPrefix = "Gradient___";        // of one micro-batch
-inline constexpr std::string_view kReducedPrefix = "ReducedGradient___";  // over the micro-batches of an update
-std::vector<ParameterGradient> find_gradients(const Graph& graph, std::string_view prefix);
+// Variables that have a gradient, in the order of the graph.
+std::vector<Variable*> variables_with_gradients(const Graph& graph);
+
+// The op whose place the sum of a variable's gradients, its update and the optimiser's state for it share: its first
+// use in the forward pass that gradients flow through, or where there is none, the op that makes the gradient.
+const Op& home_of(const Variable& variable);
 
 Value* find_value(const Graph& graph, std::string_view name);  // among the results of ops; nullptr: none
 

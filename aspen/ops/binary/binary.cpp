@@ -9,7 +9,7 @@
 namespace aspen {
 namespace {
 
-// The gradient by one input before it is summed down to the input's shape.
+// The gradient by one input before it is summed down to the input's shape; nullptr: exactly zero.
 using Rule = Value* (*)(GradientContext& c);
 
 Value* a(GradientContext& c) { return c.in(0); }
@@ -17,7 +17,7 @@ Value* b(GradientContext& c) { return c.in(1); }
 Value* pass(GradientContext& c) { return c.grad(); }
 Value* pass_negated(GradientContext& c) { return build::neg(c.b, c.grad()); }
 Value* times(GradientContext& c, Value* factor) { return build::mul(c.b, c.grad(), factor); }
-Value* zero(GradientContext& c) { return build::full_like(c.b, c.grad(), 0); }
+Value* zero(GradientContext&) { return nullptr; }
 Value* scalar(GradientContext& c, double value) { return build::scalar(c.b, c.grad()->dtype(), value); }
 
 // The number an input is, when it is the same everywhere and known.
@@ -142,7 +142,9 @@ OpDef& define_row(OpRegistry& ops, const Row& row) {
   if (row.by_a != nullptr) {
     op.gradient([rules = std::array{row.by_a, row.by_b}](GradientContext& c) {
       for (std::size_t i = 0; i < 2; ++i) {
-        if (c.needs(i)) c.set(i, build::reduce_to(c.b, rules[i](c), c.in(i)->shape()));
+        if (!c.needs(i)) continue;
+        Value* gradient = rules[i](c);
+        gradient != nullptr ? c.set(i, build::reduce_to(c.b, gradient, c.in(i)->shape())) : c.zero(i);
       }
     });
   }

@@ -80,6 +80,7 @@ std::vector<TensorType> infer_host_call(const InferContext& c) {
 
 void host_call_gradient(GradientContext& c) {
   const auto& attrs = c.attrs<HostCallAttrs>();
+  for (std::size_t i = 0; i < c.op.num_inputs(); ++i) c.no_gradient(i);  // unless it is set below
   if (attrs.gradient == nullptr || attrs.differentiable.empty()) return;
   std::vector<Value*> inputs = c.op.inputs();
   for (std::size_t i = 0; i < c.op.num_outputs(); ++i) {

@@ -62,7 +62,9 @@ void define_nll(OpRegistry& ops) {
       .output("total_weight", "sum of the weights of the targets that count; f32 for f16")
       .infer(infer_nll)
       .gradient([](GradientContext& c) {
-        if (c.grad(0) == nullptr || !c.needs(0)) return;
+        c.no_gradient(2);                                   // a constant of the loss
+        if (c.grad(0) == nullptr) return c.no_gradient(0);  // the total weight does not depend on x
+        if (!c.needs(0)) return;
         c.set(0, c.b.make("nll_grad", {c.in(1), c.in(2), c.out(1), c.grad(0), c.in(0)}, c.attrs<NllAttrs>()));
       })
       .example(example({4, 3}, {-100, "mean"}))

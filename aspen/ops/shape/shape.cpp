@@ -134,7 +134,7 @@ void transpose_gradient(GradientContext& c) {
 void slice_gradient(GradientContext& c) {
   const auto& attrs = c.attrs<SliceAttrs>();
   const Shape& picked = c.out()->shape();
-  if (numel(picked) == 0) return c.set(0, build::full_like(c.b, c.in(0), 0));
+  if (numel(picked) == 0) return c.zero(0);
   PadAttrs pad{attrs.starts, {}, {}, 0};
   for (std::size_t i = 0; i < picked.size(); ++i) {
     pad.high.push_back(c.in(0)->shape()[i] - (attrs.starts[i] + (picked[i] - 1) * attrs.steps[i] + 1));
@@ -158,7 +158,7 @@ void pad_gradient(GradientContext& c) {
   bool cropped = false;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     PadRange range = pad_range(attrs, i, shape[i]);
-    if (range.count() == 0) return c.set(0, build::full_like(c.b, c.in(0), 0));
+    if (range.count() == 0) return c.zero(0);
     slice.starts.push_back(range.target(range.begin));
     slice.ends.push_back(range.target(range.end - 1) + 1);
     slice.steps.push_back(range.step);

@@ -14,7 +14,6 @@ std::vector<TensorType> infer_sort(const InferContext& c) {
 }
 
 void sort_gradient(GradientContext& c) {
-  if (c.grad(0) == nullptr) return;
   if (c.in(0)->rank() == 0) return c.set(0, c.grad(0));
   std::int64_t axis = normalize_axis(c.attrs<SortAttrs>().axis, c.in(0)->shape(), "sort");
   Value* zero = build::full_like(c.b, c.in(0), 0);

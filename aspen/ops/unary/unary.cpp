@@ -11,9 +11,9 @@
 namespace aspen {
 namespace {
 
-using Rule = Value* (*)(GradientContext& c);
+using Rule = Value* (*)(GradientContext& c);  // nullptr: exactly zero
 
-Value* zero(GradientContext& c) { return build::full_like(c.b, c.in(0), 0); }
+Value* zero(GradientContext&) { return nullptr; }
 Value* times(GradientContext& c, Value* factor) { return build::mul(c.b, c.grad(), factor); }
 Value* times_unary(GradientContext& c, const char* op) { return times(c, build::unary(c.b, op, c.in(0))); }
 Value* x_squared(GradientContext& c) { return build::mul(c.b, c.in(0), c.in(0)); }
@@ -122,7 +122,10 @@ OpDef& define_row(OpRegistry& ops, const Row& row) {
                   .example({.inputs = {{DType::kF32, {}}}, .low = row.low, .high = row.high});
   if (row.kind != kFloating) op.example({.inputs = {{DType::kI32, {37}}}, .int_low = -3, .int_high = 4});
   if (row.gradient != nullptr) {
-    op.gradient([rule = row.gradient](GradientContext& c) { c.set(0, rule(c)); });
+    op.gradient([rule = row.gradient](GradientContext& c) {
+      Value* gradient = rule(c);
+      gradient != nullptr ? c.set(0, gradient) : c.zero(0);
+    });
   }
   return op;
 }
