@@ -30,6 +30,9 @@ class Printer final : public AttrVisitor {
   void operator()(const char* name, std::shared_ptr<HostFunction>& field) override {
     add(name, quoted(field ? field->name() : ""));
   }
+  void operator()(const char* name, std::shared_ptr<CustomGradient>& field) override {
+    add(name, quoted(field ? field->name() : ""));
+  }
 
   std::string text() const { return text_.empty() ? "" : "{" + text_ + "}"; }
 
@@ -71,6 +74,10 @@ class Encoder final : public AttrVisitor {
   }
   void operator()(const char*, std::shared_ptr<HostFunction>& field) override {
     const HostFunction* function = field.get();
+    add(&function, sizeof(function));
+  }
+  void operator()(const char*, std::shared_ptr<CustomGradient>& field) override {
+    const CustomGradient* function = field.get();
     add(&function, sizeof(function));
   }
 

@@ -34,6 +34,20 @@ class HostFunction {
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs) = 0;
 };
 
+class Op;
+class Value;
+
+// A gradient that only the front end knows: that of a function with a backward pass of its own, or a change a hook makes
+// (see ops/gradient). It adds to the graph while the graph is differentiated.
+class CustomGradient {
+ public:
+  virtual ~CustomGradient() = default;
+  virtual std::string name() const = 0;
+  // One gradient per input of `op` (nullptr: none flows), given those that arrive at its outputs (nullptr: none does);
+  // of an op without outputs, at its inputs.
+  virtual std::vector<Value*> run(const Op& op, const std::vector<Value*>& arriving) = 0;
+};
+
 class AttrVisitor {
  public:
   virtual ~AttrVisitor() = default;
@@ -46,6 +60,7 @@ class AttrVisitor {
   virtual void operator()(const char* name, std::vector<double>& field) = 0;
   virtual void operator()(const char* name, Blob& field) = 0;
   virtual void operator()(const char* name, std::shared_ptr<HostFunction>& field) = 0;
+  virtual void operator()(const char* name, std::shared_ptr<CustomGradient>& field) = 0;
 };
 
 struct NoAttrs {

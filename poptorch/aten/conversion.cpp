@@ -10,7 +10,10 @@ bool on_host(const Call& call, std::string_view argument) { return call.raw(argu
 
 // The argument as another type; itself when nothing changes and no copy was asked for.
 void convert(Call& call, ScalarType type, bool copy) {
-  if (call.dtype("self") == type && !copy && !on_host(call, "self")) return call.same("self");
+  if (call.dtype("self") == type && !copy) {
+    // A parameter or buffer: the same memory, as a tensor of the device.
+    return on_host(call, "self") ? call.view("self", {}) : call.same("self");
+  }
   call.result(operand(call, "self", type), type);
 }
 

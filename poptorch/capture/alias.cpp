@@ -2,6 +2,8 @@
 
 #include <ATen/TensorUtils.h>
 
+#include <algorithm>
+
 #include "aspen/ops/build.h"
 #include "aspen/ops/index/index.h"
 #include "aspen/ops/shape/shape.h"
@@ -36,8 +38,6 @@ Value* put_back(Builder& b, const ViewStep& step, Value* whole, Value* part) {
     const auto axis = step.attrs.as<aspen::TakeAttrs>().axis;
     return b.make("scatter_rows", {whole, step.index, part}, aspen::ScatterAttrs{.axis = axis, .mode = "set"});
   }
-  // Torch changes the elements without telling autograd.
-  if (step.op == "detach") return b.make("detach", {part});
   if (step.op == "broadcast") {
     if (aspen::numel(whole->shape()) == aspen::numel(part->shape())) {
       return aspen::build::reshape(b, part, whole->shape());
@@ -49,6 +49,19 @@ Value* put_back(Builder& b, const ViewStep& step, Value* whole, Value* part) {
   }
   throw aspen::InternalError("no way back through view step {}", step.op);
 }
+
+// Ops that share memory are no ops of the user's: whether gradients are on where they happen to be added says nothing.
+class WithGradients {
+ public:
+  explicit WithGradients(Builder& b) : b_(b), saved_(b.no_grad) { b.no_grad = false; }
+  ~WithGradients() { b_.no_grad = saved_; }
+  WithGradients(const WithGradients&) = delete;
+  WithGradients& operator=(const WithGradients&) = delete;
+
+ private:
+  Builder& b_;
+  bool saved_;
+};
 
 using Strides = std::vector<std::int64_t>;
 
@@ -90,9 +103,15 @@ struct Layout {
     strides = std::move(grown);
   }
 
+  bool take(const ViewStep& step) {
+    shape = step.index->shape();
+    strides = step.strides;
+    return strides.size() == shape.size();
+  }
+
   bool apply(const ViewStep& step) {
     if (step.op == "reshape") return reshape(step.attrs.as<aspen::ReshapeAttrs>().shape);
-    if (step.op == "take") return false;
+    if (step.op == "take") return take(step);
     if (step.op == "transpose") transpose(step.attrs.as<aspen::TransposeAttrs>().permutation);
     if (step.op == "slice") slice(step.attrs.as<aspen::SliceAttrs>());
     if (step.op == "broadcast") broadcast(step.attrs.as<aspen::BroadcastAttrs>().shape);
@@ -103,47 +122,107 @@ struct Layout {
 }  // namespace
 
 Value* TracedStorage::contents() {
-  if (base == nullptr) base = make();
+  if (base == nullptr) base = first = make();
   return base;
 }
 
-Traced::Traced(std::shared_ptr<TracedStorage> storage, ViewChain chain, aspen::Shape shape)
-    : storage_(std::move(storage)), chain_(std::move(chain)), shape_(std::move(shape)) {}
+Traced::Traced(std::shared_ptr<TracedStorage> storage, std::shared_ptr<History> history, ViewChain chain,
+               aspen::Shape shape)
+    : storage_(std::move(storage)), history_(std::move(history)), chain_(std::move(chain)), shape_(std::move(shape)) {}
 
-std::shared_ptr<Traced> Traced::fresh(Value* value, c10::ScalarType dtype) {
+std::shared_ptr<Traced> Traced::fresh(std::shared_ptr<Capture> capture, Value* value, c10::ScalarType dtype) {
   auto storage = std::make_shared<TracedStorage>();
+  storage->capture = std::move(capture);
   storage->dtype = dtype;
-  storage->base = value;
-  return std::make_shared<Traced>(std::move(storage), ViewChain{}, value->shape());
+  storage->base = storage->first = value;
+  return std::make_shared<Traced>(std::move(storage), std::make_shared<History>(), ViewChain{}, value->shape());
+}
+
+Value* Traced::cut(Builder& b, Value* value) const {
+  return storage_->capture->paths.wants(value) ? b.make("detach", {value}) : value;
+}
+
+Value* Traced::with_path(Builder& b, Value* value, Value* path) const {
+  if (value == path) return value;
+  return storage_->capture->paths.wants(path) ? b.make("graft", {value, path}) : cut(b, value);
+}
+
+Value* Traced::contents(Builder& b) {
+  Value* data = storage_->contents();
+  History& history = *history_;
+  if (history.contents == nullptr) {
+    history.contents = history.detached ? cut(b, data) : with_path(b, data, storage_->first);
+  } else if (history.seen != storage_->writes) {
+    history.contents = with_path(b, data, history.contents);
+  }
+  history.seen = storage_->writes;
+  return history.contents;
 }
 
 Value* Traced::read(Builder& b) {
-  Value* contents = storage_->contents();
   if (value_ != nullptr && seen_ == storage_->writes) return value_;
-  value_ = contents;
+  WithGradients scope(b);
+  value_ = contents(b);
   for (const ViewStep& step : chain_) value_ = apply(b, step, value_);
   seen_ = storage_->writes;
   return value_;
 }
 
+bool Traced::wants_gradient(Builder& b) { return storage_->capture->paths.wants(read(b)); }
+
+// Whether every element of the storage is one of this tensor's.
+bool Traced::covers_storage() const {
+  return std::none_of(chain_.begin(), chain_.end(),
+                      [](const ViewStep& step) { return step.op == "slice" || step.op == "take"; });
+}
+
 void Traced::write(Builder& b, Value* value) {
+  const bool tracked = !b.no_grad;
+  WithGradients scope(b);
+  Value* old = contents(b);
   // What each step started from, the whole storage first.
-  std::vector<Value*> wholes = {storage_->contents()};
+  std::vector<Value*> wholes = {old};
   for (std::size_t i = 0; i + 1 < chain_.size(); ++i) wholes.push_back(apply(b, chain_[i], wholes.back()));
-  Value* part = value;
-  for (std::size_t i = chain_.size(); i-- > 0;) part = put_back(b, chain_[i], wholes[i], part);
-  storage_->base = part;
-  ++storage_->writes;
-  value_ = value;
+  Value* whole = value;
+  for (std::size_t i = chain_.size(); i-- > 0;) whole = put_back(b, chain_[i], wholes[i], whole);
+  const bool had_path = storage_->capture->paths.wants(old);
+  if (!tracked) {
+    whole = with_path(b, whole, old);
+  } else if (had_path && covers_storage()) {
+    whole = b.make("overwrite", {whole, old});
+  }
+  storage_->base = history_->contents = whole;
+  history_->seen = ++storage_->writes;
+  // Read back through the contents where those lead gradients on.
+  if (chain_.empty()) {
+    value_ = whole;
+  } else {
+    value_ = tracked && !had_path ? value : nullptr;
+  }
   seen_ = storage_->writes;
 }
 
 std::shared_ptr<Traced> Traced::view(Builder& b, const ViewChain& steps) {
+  bool own_history = b.no_grad;
+  WithGradients scope(b);
   Value* value = read(b);
-  for (const ViewStep& step : steps) value = apply(b, step, value);
   ViewChain chain = chain_;
-  chain.insert(chain.end(), steps.begin(), steps.end());
-  auto result = std::make_shared<Traced>(storage_, std::move(chain), value->shape());
+  for (const ViewStep& step : steps) {
+    if (step.op == "detach") {
+      own_history = true;
+    } else {
+      chain.push_back(step);
+    }
+  }
+  if (own_history) value = cut(b, value);
+  const std::size_t steps_before = chain_.size();
+  for (std::size_t i = steps_before; i < chain.size(); ++i) value = apply(b, chain[i], value);
+  // To hooks and functions another tensor, and so another value, even if it shows the same.
+  if (chain.size() == steps_before && storage_->capture->paths.wants(value)) {
+    value = b.make("reshape", {value}, aspen::ReshapeAttrs{value->shape()});
+  }
+  auto history = own_history ? std::make_shared<History>(History{.detached = true}) : history_;
+  auto result = std::make_shared<Traced>(storage_, std::move(history), std::move(chain), value->shape());
   result->value_ = value;
   result->seen_ = storage_->writes;
   return result;

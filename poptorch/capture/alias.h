@@ -1,6 +1,10 @@
 // Who shares memory with whom while a model is captured. A TracedStorage stands for one piece of memory; a Traced
 // is one tensor over it: the storage and the steps that lead from its whole contents to what the tensor shows.
 // Writes rebuild the storage's value; other tensors over it are derived anew when they are read next.
+//
+// Memory is one thing, the path of gradients another. Tensors that torch links by differentiable views share a History;
+// `.data`, detach() and views made under no_grad begin another one over the same memory. What is written through one
+// History, or with gradients switched off, shows in all others as the new value with the old path (op `graft`).
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -8,10 +12,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
+#include "aspen/compiler/autodiff/gradient_paths.h"
 #include "aspen/compiler/ir/builder.h"
 
 namespace poptorch {
@@ -20,32 +27,56 @@ namespace poptorch {
 struct ViewStep {
   std::string op;
   aspen::Attrs attrs;
-  aspen::Value* index = nullptr;  // take only: an i32 constant of the graph
+  aspen::Value* index = nullptr;      // take only: an i32 constant of the graph
+  std::vector<std::int64_t> strides;  // take only: of its result in memory; empty: it has no fixed ones
 };
 using ViewChain = std::vector<ViewStep>;
 
+class TracedImpl;
+
+// What all tensors of one capture know of it. A model may keep them for longer than the capture, and the graph, live.
+struct Capture {
+  aspen::GradientPaths paths;
+
+  // The torch tensors that exist. They may be destroyed on any thread.
+  std::mutex mutex;
+  std::unordered_set<TracedImpl*> tensors;
+};
+
 struct TracedStorage {
+  std::shared_ptr<Capture> capture;
   c10::ScalarType dtype = c10::ScalarType::Float;  // as torch sees it; the graph may hold a narrower type
   aspen::Value* base = nullptr;                    // the contents now; nullptr until somebody reads a lazy one
+  aspen::Value* first = nullptr;                   // the contents before any write, likewise
   std::function<aspen::Value*()> make;             // makes the first contents of a lazy storage
   std::uint64_t writes = 0;
 
   aspen::Value* contents();
 };
 
+// The contents of a storage as tensors with one path of gradients see them.
+struct History {
+  bool detached = false;             // begins without a path
+  aspen::Value* contents = nullptr;  // as of `seen` writes; nullptr: not asked for yet
+  std::uint64_t seen = 0;
+};
+
 class Traced {
  public:
-  Traced(std::shared_ptr<TracedStorage> storage, ViewChain chain, aspen::Shape shape);
+  Traced(std::shared_ptr<TracedStorage> storage, std::shared_ptr<History> history, ViewChain chain, aspen::Shape shape);
   // A tensor of its own over a value.
-  static std::shared_ptr<Traced> fresh(aspen::Value* value, c10::ScalarType dtype);
+  static std::shared_ptr<Traced> fresh(std::shared_ptr<Capture> capture, aspen::Value* value, c10::ScalarType dtype);
 
   const aspen::Shape& shape() const { return shape_; }
   c10::ScalarType dtype() const { return storage_->dtype; }
   const std::shared_ptr<TracedStorage>& storage() const { return storage_; }
 
   aspen::Value* read(aspen::Builder& b);
-  // `value` has the shape and graph type of this tensor. A write through a broadcast is a UserError, as in torch.
+  bool wants_gradient(aspen::Builder& b);  // what it shows is on a path from a trainable parameter
+  // `value` has the shape and graph type of this tensor. With b.no_grad the path of gradients stays what it was. A
+  // write through a broadcast is a UserError, as in torch.
   void write(aspen::Builder& b, aspen::Value* value);
+  // With b.no_grad, or through a step `detach`, the view has a History of its own.
   std::shared_ptr<Traced> view(aspen::Builder& b, const ViewChain& steps);
   // Whether torch's reshape() to `shape` shares memory with this tensor; if not, it is a copy.
   bool reshapes_in_place(const aspen::Shape& shape) const;
@@ -54,10 +85,16 @@ class Traced {
   std::optional<std::vector<std::int64_t>> strides() const;
 
  private:
+  aspen::Value* contents(aspen::Builder& b);
+  aspen::Value* cut(aspen::Builder& b, aspen::Value* value) const;
+  aspen::Value* with_path(aspen::Builder& b, aspen::Value* value, aspen::Value* path) const;
+  bool covers_storage() const;
+
   std::shared_ptr<TracedStorage> storage_;
-  ViewChain chain_;
+  std::shared_ptr<History> history_;
+  ViewChain chain_;  // without `detach`
   aspen::Shape shape_;
-  aspen::Value* value_ = nullptr;  // what the tensor shows, as of `seen_` writes to the storage
+  aspen::Value* value_ = nullptr;  // what the tensor shows, as of `seen_` writes to the storage; nullptr: derive it
   std::uint64_t seen_ = 0;
 };
 

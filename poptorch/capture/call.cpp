@@ -185,7 +185,8 @@ void Call::same(std::string_view argument) { results_.push_back(raw(argument)); 
 
 void Call::write(std::string_view argument, Value* value) { recorder_.write(raw(argument).toTensor(), value); }
 
-Value* Call::loss(Value* value) { return training() ? b.make("loss", {value}) : value; }
+// With gradients off it is a measure, or the inside of a function with its own backward pass: nothing trains on it.
+Value* Call::loss(Value* value) { return training() && !b.no_grad ? b.make("loss", {value}) : value; }
 
 std::int64_t Call::new_stream() { return recorder_.new_stream(); }
 

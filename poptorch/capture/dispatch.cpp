@@ -1,6 +1,7 @@
-// A backend fallback alone would not do: kernels torch writes in terms of other ops (CompositeExplicitAutograd) win
-// over it, and convolution, say, would arrive in pieces or not at all. So the recorder is registered directly for
-// every op that has such a kernel, and for every op with a handler, so that it arrives whole.
+// A backend fallback alone would not do: kernels torch writes in terms of other ops win over it, and convolution, say,
+// would arrive in pieces or not at all. So the recorder is registered directly for every op that has such a kernel, so
+// that it arrives whole. It takes apart itself what it has no handler for (by_parts in lowering.cpp): parameters are
+// tensors of the CPU, and torch's own composite kernels insist on one device for all tensors they are given.
 #include "poptorch/capture/dispatch.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -77,9 +78,23 @@ const std::multimap<std::string, c10::OperatorHandle>& op_index() {
   return index;
 }
 
-bool is_composite_explicit(const c10::OperatorHandle& op) {
+bool is_composite(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
-         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+// Questions about a tensor and its place in autograd, which need nothing computed.
+bool is_query(const c10::OperatorHandle& op) {
+  static const std::set<std::string> about_autograd = {"aten::requires_grad_", "aten::retain_grad", "aten::set_data",
+                                                       "aten::data", "aten::_backward"};
+  if (about_autograd.count(base_of(op)) > 0) return true;
+  bool has_tensors = false;
+  for (const c10::Argument& returned : op.schema().returns()) {
+    has_tensors = has_tensors || returned.type()->isSubtypeOf(*c10::OptionalType::ofTensor()) ||
+                  returned.type()->isSubtypeOf(*c10::ListType::ofTensors());
+  }
+  return !has_tensors && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
 }  // namespace
@@ -130,8 +145,8 @@ void register_with_dispatcher() {
   static const bool done = [] {
     std::set<std::string> names;
     for (const auto& [base, op] : op_index()) {
-      const bool wanted =
-          (base.starts_with("aten::") && is_composite_explicit(op)) || handler_table().find(full_name(op)) != nullptr;
+      const bool wanted = (base.starts_with("aten::") && is_composite(op) && !is_query(op)) ||
+                          handler_table().find(full_name(op)) != nullptr;
       // A twin of a handled op is computed by its handler: it too must arrive whole.
       const auto twin = wanted ? std::nullopt : functional_twin(op);
       if (wanted || (twin && handler_table().find(full_name(*twin)) != nullptr)) names.insert(full_name(op));

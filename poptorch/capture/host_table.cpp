@@ -52,7 +52,8 @@ bool has_host_memory(const at::Tensor& tensor) {
 
 void HostTable::add(const at::Tensor& tensor, std::shared_ptr<TracedStorage> storage, bool differentiable) {
   const auto [begin, end] = extent_of(tensor);
-  regions_[tensor.storage().unsafeGetStorageImpl()].push_back({tensor, std::move(storage), differentiable, begin, end});
+  regions_[tensor.storage().unsafeGetStorageImpl()].push_back(
+      {tensor, std::move(storage), std::make_shared<History>(), differentiable, begin, end});
 }
 
 const HostTable::Region* HostTable::find_region(const at::Tensor& tensor) const {
@@ -74,11 +75,6 @@ const HostTable::Region* HostTable::find_region(const at::Tensor& tensor) const 
   return nullptr;
 }
 
-std::shared_ptr<TracedStorage> HostTable::find_exact(const at::Tensor& tensor) const {
-  const Region* region = find_region(tensor);
-  return region != nullptr && same_layout(region->tensor, tensor) ? region->storage : nullptr;
-}
-
 ViewChain HostTable::steps_to(const Region& region, const at::Tensor& tensor, aspen::Builder& b) {
   if (same_layout(region.tensor, tensor)) return {};
   ViewChain chain;
@@ -90,7 +86,7 @@ ViewChain HostTable::steps_to(const Region& region, const at::Tensor& tensor, as
   if (!tensor.is_non_overlapping_and_dense()) {
     const at::Tensor index = at::arange(size).as_strided(tensor.sizes(), tensor.strides(), begin - region.begin);
     aspen::Value* places = aspen::build::constant(b, {aspen::DType::kI32, shape_of(index)}, to_graph_bytes(index));
-    chain.push_back({"take", Attrs::of(aspen::TakeAttrs{.axis = 0}), places});
+    chain.push_back({"take", Attrs::of(aspen::TakeAttrs{.axis = 0}), places, tensor.strides().vec()});
     return chain;
   }
   if (end - begin != size) {
@@ -119,8 +115,9 @@ std::shared_ptr<Traced> HostTable::find(const at::Tensor& tensor, aspen::Builder
   }
   HostScope host;
   ViewChain chain = steps_to(*region, tensor, b);
-  if (region->differentiable && !tensor.requires_grad()) chain.push_back({"detach", {}});
-  return std::make_shared<Traced>(region->storage, std::move(chain), shape_of(tensor));
+  const bool detached = region->differentiable && !tensor.requires_grad();
+  auto history = detached ? std::make_shared<History>(History{.detached = true}) : region->history;
+  return std::make_shared<Traced>(region->storage, std::move(history), std::move(chain), shape_of(tensor));
 }
 
 }  // namespace poptorch

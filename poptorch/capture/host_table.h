@@ -20,8 +20,6 @@ class HostTable {
   void add(const at::Tensor& tensor, std::shared_ptr<TracedStorage> storage, bool differentiable);
 
   bool contains(const at::Tensor& tensor) const { return find_region(tensor) != nullptr; }
-  // The storage that holds exactly this tensor's memory, or nullptr.
-  std::shared_ptr<TracedStorage> find_exact(const at::Tensor& tensor) const;
   // The tensor as a view of the memory it lies in; nullptr when that is not in the table.
   std::shared_ptr<Traced> find(const at::Tensor& tensor, aspen::Builder& b) const;
   void clear() { regions_.clear(); }
@@ -30,6 +28,7 @@ class HostTable {
   struct Region {
     at::Tensor tensor;  // keeps the memory, and with it the key, alive
     std::shared_ptr<TracedStorage> storage;
+    std::shared_ptr<History> history;  // of the memory's owner
     bool differentiable;
     std::int64_t begin, end;  // in elements of the torch storage
   };

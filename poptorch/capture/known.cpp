@@ -18,6 +18,12 @@ const Known::Bytes* Known::find(aspen::Value* value) {
 
 void Known::evaluate(aspen::Op& op) {
   for (aspen::Value* output : op.outputs()) values_[output] = nullptr;
+  if (op.def().is_marker()) {
+    for (std::size_t i = 0; i < op.num_outputs(); ++i) {
+      if (const Bytes* bytes = find(op.input(i))) values_[op.output(i)] = std::make_unique<const Bytes>(*bytes);
+    }
+    return;
+  }
   if (op.def().is_random() || op.def().has_side_effect() || op.is("host_call")) return;
   std::vector<const Bytes*> inputs;
   for (aspen::Value* input : op.inputs()) {

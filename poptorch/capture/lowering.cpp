@@ -1,6 +1,8 @@
 // How an op gets into the graph: the order of ways that are tried, best first.
 #include <ATen/ops/arange.h>
 
+#include <utility>
+
 #include "aspen/ops/build.h"
 #include "aspen/ops/index/index.h"
 #include "aspen/ops/shape/shape.h"
@@ -20,6 +22,20 @@ using c10::IValue;
 using c10::OperatorHandle;
 using torch::jit::Stack;
 using Lowered = std::optional<Stack>;
+
+// Another value for a variable until the end of the scope.
+template <class T>
+class NestedValue {
+ public:
+  NestedValue(T& variable, T value) : variable_(variable), saved_(std::exchange(variable, value)) {}
+  ~NestedValue() { variable_ = saved_; }
+  NestedValue(const NestedValue&) = delete;
+  NestedValue& operator=(const NestedValue&) = delete;
+
+ private:
+  T& variable_;
+  T saved_;
+};
 
 bool writes(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
@@ -63,7 +79,7 @@ void fit(const at::Tensor& tensor, const at::Tensor& result) {
   if (TracedImpl* impl = traced_impl(tensor)) {
     Recorder& recorder = *Recorder::current();
     aspen::Value* room = aspen::build::full(recorder.b, graph_dtype(tensor.scalar_type()), shape_of(result), 0);
-    impl->rebind(Traced::fresh(room, tensor.scalar_type()));
+    impl->rebind(Traced::fresh(impl->capture(), room, tensor.scalar_type()));
   } else {
     tensor.resize_(result.sizes());
   }
@@ -126,13 +142,16 @@ Stack by_rebinding(Recorder&, const OperatorHandle& op, Stack arguments) {
 // for leads to that definition.
 Lowered by_parts(Recorder& recorder, const OperatorHandle& op, Stack arguments) {
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return std::nullopt;
-  // Parameters are tensors of the CPU; composite ops insist on one device for all.
+  // Parameters and constants are tensors of the CPU; composite ops insist on one device for all.
+  bool on_device = false;
+  for_each_tensor(arguments, [&](const at::Tensor& tensor) { on_device = on_device || recorder.is_traced(tensor); });
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (writes(op.schema().arguments()[i])) continue;
+    if (!on_device || writes(op.schema().arguments()[i])) continue;
     arguments[i] = map_tensors(arguments[i], [&](const at::Tensor& tensor) {
-      const bool on_host = tensor.defined() && traced_impl(tensor) == nullptr;
-      const auto traced = on_host ? recorder.find(tensor) : nullptr;
-      return traced == nullptr ? tensor : make_traced(traced);
+      if (!tensor.defined() || traced_impl(tensor) != nullptr) return tensor;
+      if (const auto traced = recorder.find(tensor)) return make_traced(traced);
+      if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
+      return recorder.wrap(recorder.value_of(tensor), tensor.scalar_type());
     });
   }
   CaptureScope capture;
@@ -168,8 +187,10 @@ Lowered by_positions(Recorder& recorder, const OperatorHandle& op, const Stack& 
   results[0] = map_tensors(results[0], [&](const at::Tensor& places) {
     aspen::Value* index =
         aspen::build::constant(recorder.b, {aspen::DType::kI32, shape_of(places)}, to_graph_bytes(places));
-    return make_traced(traced->view(recorder.b, {{"reshape", aspen::Attrs::of(aspen::ReshapeAttrs{{size}})},
-                                                 {"take", aspen::Attrs::of(aspen::TakeAttrs{.axis = 0}), index}}));
+    ViewStep take{"take", aspen::Attrs::of(aspen::TakeAttrs{.axis = 0}), index};
+    if (traced->is_contiguous()) take.strides = places.strides().vec();  // those of the view, then
+    return make_traced(
+        traced->view(recorder.b, {{"reshape", aspen::Attrs::of(aspen::ReshapeAttrs{{size}})}, std::move(take)}));
   });
   return results;
 }
@@ -178,6 +199,7 @@ Lowered by_positions(Recorder& recorder, const OperatorHandle& op, const Stack& 
 
 Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
   locate();
+  NestedValue first_new(first_new_value_, b.graph().num_values());
   bool traced = false, on_device = false;
   for_each_tensor(arguments, [&](const at::Tensor& tensor) { traced = traced || is_traced(tensor); });
   for (const IValue& argument : arguments) {
@@ -185,6 +207,8 @@ Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
   }
   const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
   if (!traced && !on_device && !random) {
+    // Taken apart where torch does so: a part may be random.
+    if (auto results = by_parts(*this, op, arguments)) return *results;
     op.callBoxed(&arguments);
     return arguments;
   }
@@ -200,7 +224,7 @@ Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
     if (auto results = lower_if_known(*this, op, arguments)) return *results;
     return emit_host_call(*this, op, arguments);
   } catch (const aspen::Error& error) {
-    last_error_ = error.what();
+    note_error(error);
     throw;
   }
 }

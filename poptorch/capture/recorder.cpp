@@ -4,6 +4,7 @@
 
 #include "aspen/base/log.h"
 #include "aspen/ops/build.h"
+#include "aspen/ops/shape/shape.h"
 #include "aspen/ops/source/source.h"
 #include "poptorch/capture/dispatch.h"
 #include "poptorch/capture/dispatch_scope.h"
@@ -13,8 +14,13 @@
 namespace poptorch {
 namespace {
 
-// Not thread local: an op may reach us from a thread torch started for the one that captures.
-Recorder* current_recorder = nullptr;
+// Other threads go on as ever while a model is captured on this one.
+thread_local Recorder* current_recorder = nullptr;
+
+std::mutex& turns() {
+  static std::mutex mutex;
+  return mutex;
+}
 
 std::function<std::string()>& source_provider() {
   static std::function<std::string()> provider;
@@ -35,24 +41,32 @@ void set_source_provider(std::function<std::string()> provider) { source_provide
 
 Recorder* Recorder::current() { return current_recorder; }
 
-Recorder::Recorder(aspen::Graph& graph, bool training) : b(graph), training_(training) {
-  if (current_recorder != nullptr) {
-    throw aspen::UserError(
-        "[capture] a model is being captured already; models are captured one at a time, and a "
-        "wrapped model cannot be called inside another one's forward.");
-  }
+Recorder::Recorder(aspen::Graph& graph, bool training) : b(graph), training_(training), autograd_(*this) {
   register_with_dispatcher();
-  current_recorder = this;
+  install_variable_hooks();
 }
 
-Recorder::~Recorder() { current_recorder = nullptr; }
+Recorder::~Recorder() = default;
+
+Recorder::Active::Active(Recorder& recorder) {
+  if (current_recorder != nullptr) {
+    throw aspen::UserError(
+        "[capture] a model is being captured already; a wrapped model cannot be called inside another one's forward.");
+  }
+  turn_ = std::unique_lock(turns());
+  current_recorder = &recorder;
+}
+
+Recorder::Active::~Active() { current_recorder = nullptr; }
 
 void Recorder::add_variable(const std::string& name, const at::Tensor& tensor, aspen::VariableKind kind,
                             bool trainable) {
   if (table_.contains(tensor)) return;  // tied to an earlier one, or a view of it
   auto slot = std::make_unique<VariableSlot>();
   slot->name = name;
+  slot->tensor = tensor;
   slot->storage = std::make_shared<TracedStorage>();
+  slot->storage->capture = capture_;
   slot->storage->dtype = tensor.scalar_type();
   slot->storage->make = [this, slot = slot.get(), kind, trainable, type = graph_type(tensor)] {
     slot->variable = b.graph().add_variable(slot->name, kind, type, trainable);
@@ -63,7 +77,7 @@ void Recorder::add_variable(const std::string& name, const at::Tensor& tensor, a
 }
 
 at::Tensor Recorder::add_input(const std::string& name, const at::Tensor& example) {
-  auto traced = Traced::fresh(b.graph().add_input(name, graph_type(example)), example.scalar_type());
+  auto traced = Traced::fresh(capture_, b.graph().add_input(name, graph_type(example)), example.scalar_type());
   inputs_.push_back({traced->storage()});
   return make_traced(std::move(traced));
 }
@@ -75,13 +89,44 @@ std::vector<at::Tensor> Recorder::run(const std::function<std::vector<at::Tensor
   return forward();
 }
 
+void Recorder::finish() {
+  assign_written_variables();
+  std::vector<std::pair<at::Tensor, aspen::Value*>> parameters;
+  for (const auto& slot : variables_) {
+    if (slot->variable != nullptr) parameters.emplace_back(slot->tensor, slot->variable->value.get());
+  }
+  autograd_.take_in_hooks(parameters);
+}
+
+// Again after each backward pass of the user's: it may write as well.
 void Recorder::assign_written_variables() {
   for (const auto& slot : variables_) {
     if (!is_written(slot->variable, *slot->storage)) continue;
+    aspen::Value* contents = slot->storage->base;
     // A variable lives where its new contents are made, not where the model ends.
-    if (const aspen::Op* producer = slot->storage->base->producer()) b.like(*producer);
-    b.emit("assign", {slot->variable->value.get(), slot->storage->base});
+    if (const aspen::Op* producer = contents->producer()) b.like(*producer);
+    if (slot->assign == nullptr) {
+      slot->assign = b.emit("assign", {slot->variable->value.get(), contents});
+    } else if (slot->assign->input(1) != contents) {
+      slot->assign->set_input(1, contents);
+      slot->assign->placement = b.placement;
+      slot->assign->backward = b.backward;
+      b.graph().move_before(slot->assign, nullptr);
+    }
   }
+}
+
+void Recorder::record_backward(const aspen::Op& op, const std::function<void()>& body) {
+  Active active(*this);
+  b.like(op);
+  b.backward = true;
+  scopes_ = {op.location.scope};
+  after_block_ = false;
+  in_backward_ = true;
+  c10::AutoGradMode grad_mode(false);
+  CaptureScope capture;
+  body();
+  assign_written_variables();
 }
 
 std::vector<std::string> Recorder::written_variables() const {
@@ -101,13 +146,27 @@ std::vector<Recorder::WrittenInput> Recorder::written_inputs() {
 }
 
 bool Recorder::is_traced(const at::Tensor& tensor) const {
-  return tensor.defined() && (traced_impl(tensor) != nullptr || table_.contains(tensor));
+  return tensor.defined() &&
+         (traced_impl(tensor) != nullptr || table_.contains(tensor) || autograd_.is_new_result(tensor));
+}
+
+bool Recorder::wants_gradient(const TracedImpl& impl) { return impl.traced()->wants_gradient(b); }
+
+void Recorder::require_own(const TracedImpl& impl) const {
+  if (owns(impl)) return;
+  throw aspen::UserError(
+      "[capture] a tensor of shape {} and type {} was made when forward was captured before, and was kept since. What "
+      "modules keep in their attributes is put back after each capture; this one was kept elsewhere: in a global "
+      "variable, a closure, a cache or a C++ member. Make it anew in each forward.{}",
+      aspen::to_string(impl.traced()->shape()), c10::toString(impl.traced()->dtype()), where());
 }
 
 std::shared_ptr<Traced> Recorder::find(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
-  if (TracedImpl* impl = traced_impl(tensor)) return impl->traced();
-  return table_.find(tensor, b);
+  TracedImpl* impl = traced_impl(tensor);
+  if (impl != nullptr) require_own(*impl);
+  if (autograd_.is_new_result(tensor)) autograd_.take_in(tensor);
+  return impl != nullptr ? impl->traced() : table_.find(tensor, b);
 }
 
 std::shared_ptr<Traced> Recorder::find_or_adopt(const at::Tensor& tensor) {
@@ -120,8 +179,9 @@ std::shared_ptr<Traced> Recorder::find_or_adopt(const at::Tensor& tensor) {
     whole = tensor.detach().as_strided({elements}, {1}, 0);
   }
   auto storage = std::make_shared<TracedStorage>();
+  storage->capture = capture_;
   storage->dtype = tensor.scalar_type();
-  storage->base = constant_of(whole);
+  storage->base = storage->first = constant_of(whole);
   table_.add(whole, std::move(storage), false);
   return table_.find(tensor, b);
 }
@@ -159,7 +219,16 @@ at::Tensor Recorder::wrap(aspen::Value* value, c10::ScalarType type) {
     throw aspen::InternalError("a value of type {} cannot stand for a torch tensor of type {}{}",
                                aspen::to_string(value->type()), c10::toString(type), where());
   }
-  return make_traced(Traced::fresh(value, type));
+  // A copy of a tensor is another tensor to hooks and functions: it needs a value of its own where gradients flow. One
+  // made with gradients off, clone() under no_grad, has none.
+  if (training_ && capture_->paths.wants(value)) {
+    if (b.no_grad) {
+      value = b.make("detach", {value});
+    } else if (value->id() < first_new_value_) {
+      value = b.make("reshape", {value}, aspen::ReshapeAttrs{value->shape()});
+    }
+  }
+  return make_traced(Traced::fresh(capture_, value, type));
 }
 
 void Recorder::write(const at::Tensor& tensor, aspen::Value* value) {
@@ -190,6 +259,20 @@ std::optional<at::Tensor> Recorder::known(const at::Tensor& tensor) {
 std::shared_ptr<Traced> Recorder::detached(const std::shared_ptr<Traced>& traced) {
   locate();
   return traced->view(b, {{"detach", {}}});
+}
+
+void Recorder::set_data(const at::Tensor& tensor, const at::Tensor& data) {
+  locate();
+  if (shape_of(tensor) != shape_of(data) || tensor.scalar_type() != data.scalar_type()) {
+    throw aspen::UserError(
+        "[data] the contents of a tensor of the model, {} of shape {}, cannot be set to a {} tensor of shape {}: on "
+        "the "
+        "device it keeps its type and shape.{}",
+        c10::toString(tensor.scalar_type()), aspen::to_string(shape_of(tensor)), c10::toString(data.scalar_type()),
+        aspen::to_string(shape_of(data)), where());
+  }
+  b.no_grad = true;
+  write(tensor, value_of(data));
 }
 
 void Recorder::note_host_call(const std::string& op) {

@@ -1,5 +1,7 @@
 // The recorder: one capture of a model. Torch sends it every op the model runs (see dispatch.cpp); it finds the op's
-// handler, which adds to the graph, and hands traced tensors back. Only one capture runs at a time in a process.
+// handler, which adds to the graph, and hands traced tensors back. It lives until the graph is compiled: backward
+// passes and hooks of the user's are recorded when the graph is differentiated. Only one capture is active at a time in
+// a process; others wait for their turn.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -7,15 +9,18 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "aspen/compiler/ir/builder.h"
+#include "poptorch/capture/autograd.h"
 #include "poptorch/capture/host_table.h"
 #include "poptorch/capture/known.h"
 #include "poptorch/capture/overlap.h"
+#include "poptorch/capture/traced_impl.h"
 
 namespace poptorch {
 
@@ -26,10 +31,23 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  static Recorder* current();  // of the capture that is running, or nullptr
+  // While one exists its recorder is the current one of this thread. UserError if there is another one already.
+  class Active {
+   public:
+    explicit Active(Recorder& recorder);
+    ~Active();
+    Active(const Active&) = delete;
+    Active& operator=(const Active&) = delete;
+
+   private:
+    std::unique_lock<std::mutex> turn_;
+  };
+  static Recorder* current();  // of the capture that is active on this thread, or nullptr
 
   aspen::Builder b;
   bool training() const { return training_; }
+  Capture& capture() { return *capture_; }
+  Autograd& autograd() { return autograd_; }
 
   // -- the model around the ops ---------------------------------------------------------------------------
   // A tensor within the memory of an earlier one is a view of that variable, not a variable of its own.
@@ -37,8 +55,8 @@ class Recorder {
   at::Tensor add_input(const std::string& name, const at::Tensor& example);
   // Runs the model with every op recorded.
   std::vector<at::Tensor> run(const std::function<std::vector<at::Tensor>()>& forward);
-  // After run: stores what the model left in its variables.
-  void assign_written_variables();
+  // After run: stores what the model left in its variables, and takes in the hooks on gradients.
+  void finish();
   // After run: what became of the inputs written in place.
   struct WrittenInput {
     std::size_t index;
@@ -50,7 +68,9 @@ class Recorder {
 
   // -- tensors ---------------------------------------------------------------------------------------------
   bool is_traced(const at::Tensor& tensor) const;
-  std::shared_ptr<Traced> find(const at::Tensor& tensor);           // nullptr: a tensor of the host
+  bool owns(const TracedImpl& impl) const { return impl.capture() == capture_; }  // or is it of another capture
+  bool wants_gradient(const TracedImpl& impl);                                    // requires_grad, as torch calls it
+  std::shared_ptr<Traced> find(const at::Tensor& tensor);                         // nullptr: a tensor of the host
   std::shared_ptr<Traced> find_or_adopt(const at::Tensor& tensor);  // a host tensor becomes part of the model
   aspen::Value* value_of(const at::Tensor& tensor);                 // a host tensor becomes a constant
   at::Tensor wrap(aspen::Value* value, c10::ScalarType type);
@@ -58,12 +78,16 @@ class Recorder {
   void write(const at::Tensor& tensor, aspen::Value* value);
   std::optional<at::Tensor> known(const at::Tensor& tensor);  // contents, if they are constant
   std::shared_ptr<Traced> detached(const std::shared_ptr<Traced>& traced);
+  void set_data(const at::Tensor& tensor, const at::Tensor& data);  // tensor.data = data
 
   // -- ops -----------------------------------------------------------------------------------------------
   // Consumes the arguments, returns the results of the op.
   torch::jit::Stack dispatch(const c10::OperatorHandle& op, torch::jit::Stack arguments);
   std::int64_t new_stream() { return next_stream_++; }
   void note_host_call(const std::string& op);
+  // While the graph is differentiated: records what `body` does as part of the backward pass of `op`.
+  void record_backward(const aspen::Op& op, const std::function<void()>& body);
+  bool is_in_backward() const { return in_backward_; }
   std::vector<OverlapMark> overlap_marks;
 
   // -- where we are -----------------------------------------------------------------------------------------
@@ -81,6 +105,7 @@ class Recorder {
   // The message of the last error thrown while recording: tells our errors from others when they come back through
   // an interpreter.
   const std::string& last_error() const { return last_error_; }
+  void note_error(const aspen::Error& error) { last_error_ = error.what(); }
 
  private:
   struct Input {
@@ -88,19 +113,26 @@ class Recorder {
   };
   struct VariableSlot {
     std::string name;
+    at::Tensor tensor;
     std::shared_ptr<TracedStorage> storage;
     aspen::Variable* variable = nullptr;  // nullptr until the model uses it
+    aspen::Op* assign = nullptr;          // of what the model left in it
   };
 
   void require_block(const c10::OperatorHandle& op) const;
+  void require_own(const TracedImpl& impl) const;
   aspen::Value* constant_of(const at::Tensor& tensor);
+  void assign_written_variables();
 
-  bool training_;
+  bool training_, in_backward_ = false;
+  std::shared_ptr<Capture> capture_ = std::make_shared<Capture>();
+  Autograd autograd_;
   HostTable table_;
   std::vector<Input> inputs_;
   std::vector<std::unique_ptr<VariableSlot>> variables_;
   std::map<const void*, std::vector<aspen::Value*>> constants_;  // by the address they were read from
   Known known_;
+  std::int64_t first_new_value_ = 0;  // ids of the values that the op being recorded makes begin here
   std::vector<std::string> scopes_;
   bool after_block_ = false;  // a block has ended and no other begun
   std::int64_t device_of_block_ = 0, num_stages_ = 1;

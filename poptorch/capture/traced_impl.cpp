@@ -1,5 +1,6 @@
 #include "poptorch/capture/traced_impl.h"
 
+#include "poptorch/capture/autograd.h"
 #include "poptorch/capture/recorder.h"
 
 namespace poptorch {
@@ -9,6 +10,14 @@ TracedImpl::TracedImpl(std::shared_ptr<Traced> traced)
                       c10::Device(c10::DeviceType::IPU, 0)) {
   set_storage_access_should_throw();
   rebind(std::move(traced));
+  set_autograd_meta(make_traced_autograd_meta(*this));
+  std::lock_guard lock(capture()->mutex);
+  capture()->tensors.insert(this);
+}
+
+TracedImpl::~TracedImpl() {
+  std::lock_guard lock(capture()->mutex);
+  capture()->tensors.erase(this);
 }
 
 void TracedImpl::rebind(std::shared_ptr<Traced> traced) {
@@ -25,7 +34,8 @@ void TracedImpl::rebind(std::shared_ptr<Traced> traced) {
 c10::intrusive_ptr<c10::TensorImpl> TracedImpl::shallow_copy_and_detach(const c10::VariableVersion& version,
                                                                         bool) const {
   Recorder* recorder = Recorder::current();
-  auto copy = c10::make_intrusive<TracedImpl>(recorder == nullptr ? traced_ : recorder->detached(traced_));
+  const bool is_own = recorder != nullptr && recorder->owns(*this);
+  auto copy = c10::make_intrusive<TracedImpl>(is_own ? recorder->detached(traced_) : traced_);
   copy->set_version_counter(version);
   return copy;
 }
@@ -49,8 +59,9 @@ at::Tensor make_traced(std::shared_ptr<Traced> traced) {
   return at::detail::make_tensor<TracedImpl>(std::move(traced));
 }
 
-TracedImpl* traced_impl(const at::Tensor& tensor) {
-  return tensor.defined() ? dynamic_cast<TracedImpl*>(tensor.unsafeGetTensorImpl()) : nullptr;
+TracedImpl* traced_impl(const at::TensorBase& tensor) {
+  if (!tensor.defined() || !tensor.key_set().has_backend(c10::BackendComponent::IPUBit)) return nullptr;
+  return dynamic_cast<TracedImpl*>(tensor.unsafeGetTensorImpl());
 }
 
 }  // namespace poptorch

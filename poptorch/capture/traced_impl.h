@@ -13,8 +13,10 @@ namespace poptorch {
 class TracedImpl final : public c10::TensorImpl {
  public:
   explicit TracedImpl(std::shared_ptr<Traced> traced);
+  ~TracedImpl() override;
 
   const std::shared_ptr<Traced>& traced() const { return traced_; }
+  const std::shared_ptr<Capture>& capture() const { return traced_->storage()->capture; }
   // Makes this tensor show another one: what unsqueeze_ and its like do.
   void rebind(std::shared_ptr<Traced> traced);
 
@@ -32,6 +34,6 @@ class TracedImpl final : public c10::TensorImpl {
 };
 
 at::Tensor make_traced(std::shared_ptr<Traced> traced);
-TracedImpl* traced_impl(const at::Tensor& tensor);  // nullptr when it is another kind of tensor
+TracedImpl* traced_impl(const at::TensorBase& tensor);  // nullptr when it is another kind of tensor
 
 }  // namespace poptorch

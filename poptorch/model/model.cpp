@@ -63,7 +63,9 @@ void Model::add_grouped_parameter(const std::string& name, const at::Tensor& ten
 std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                         const std::vector<std::string>& names) {
   if (captured_) throw aspen::UserError("[capture] this model has been captured already.");
-  Recorder recorder(graph_, training_);
+  recorder_ = std::make_unique<Recorder>(graph_, training_);
+  Recorder& recorder = *recorder_;
+  Recorder::Active active(recorder);
   for (const HostTensor& entry : tensors_) {
     const bool trainable = entry.is_parameter && entry.seen.requires_grad();
     const auto kind = entry.is_parameter ? aspen::VariableKind::kParameter : aspen::VariableKind::kBuffer;
@@ -90,7 +92,7 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
     const bool is_written = std::find(written_names.begin(), written_names.end(), entry.name) != written_names.end();
     if (is_written && !entry.is_parameter) written_buffers_.push_back(entry.name);
   }
-  recorder.assign_written_variables();
+  recorder.finish();
   for (const Recorder::WrittenInput& written : recorder.written_inputs()) {
     graph_.add_output(fmt::format("{}_after", names[written.index]), written.value);
     written_inputs_.push_back(written.index);
@@ -120,9 +122,12 @@ void Model::compile(const CompileSettings& settings) {
   }
   backend_ = make_backend(settings.backend.empty() ? default_backend() : settings.backend);
   program_ = aspen::compile(graph_, options, *backend_);
+  recorder_.reset();
   seed_ = settings.seed;
   for (std::size_t group = 0; group < settings.settings.size(); ++group) set_settings(group, settings.settings[group]);
 }
+
+std::string Model::last_capture_error() const { return recorder_ == nullptr ? "" : recorder_->last_error(); }
 
 void Model::attach() {
   require_compiled("attach");

@@ -18,6 +18,8 @@
 
 namespace poptorch {
 
+class Recorder;
+
 struct CompileSettings {
   aspen::CompileOptions options;  // `training` and `num_stages` are those of the model
   std::uint64_t seed = 0;
@@ -60,7 +62,10 @@ class Model {
   const std::vector<std::string>& written_buffers() const { return written_buffers_; }
   const std::vector<std::string>& host_calls() const { return host_calls_; }
 
+  // Also runs the backward passes and hooks of the user's, on symbolic gradients.
   void compile(const CompileSettings& settings);
+  // The last error of ours thrown while forward or backward passes were recorded; "": none.
+  std::string last_capture_error() const;
   bool is_compiled() const { return program_ != nullptr; }
 
   // The executor and its memory. What the device held (weights, optimiser state, random state) survives a detach.
@@ -120,6 +125,7 @@ class Model {
   bool training_;
   std::vector<HostTensor> tensors_;
   aspen::Graph graph_;
+  std::unique_ptr<Recorder> recorder_;  // from capture until the graph is compiled
   bool captured_ = false;
   std::int64_t num_stages_ = 1;  // forward stages, as blocks began
   std::size_t num_outputs_ = 0;  // of the user; outputs for written inputs follow

@@ -2,6 +2,7 @@
 // errors become Python exceptions.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <chrono>
@@ -83,7 +84,14 @@ void compile(Model& model, const py::dict& options, const py::object& progress) 
       progress(fraction);
     };
   }
-  model.compile(settings);
+  try {
+    model.compile(settings);
+  } catch (python_error& error) {  // out of a backward pass or a hook of the user's
+    error.restore();
+    py::error_already_set raised;
+    rethrow_as_our_own(raised, model.last_capture_error());
+    throw raised;
+  }
 }
 
 void add_grouped_parameter(Model& model, const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
@@ -183,6 +191,7 @@ PYBIND11_MODULE(poptorch_core, module) {
     const Recorder* recorder = Recorder::current();
     return recorder != nullptr && recorder->is_traced(tensor);
   });
+  module.def("is_of_a_capture", [](const at::Tensor& tensor) { return traced_impl(tensor) != nullptr; });
   module.attr("MAX_IPUS") = kMaxIpus;
   module.def("required_ipus", &count_ipus, py::arg("used"), py::arg("replicas"), py::arg("rounds_up"),
              py::arg("is_hardware"), py::arg("device"));

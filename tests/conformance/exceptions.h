@@ -11,6 +11,8 @@ struct NoExample {
 };
 inline constexpr NoExample kNoExamples[] = {
     {"assign", "has no output: what it does shows only in a program with variables"},
+    {"custom_gradient", "its gradient is a function of the front end, which an example cannot name"},
+    {"gradient_hook", "has no output: what it does shows only in a graph that is differentiated"},
     {"host_call", "runs a function of the front end, which an example cannot name"},
 };
 
@@ -19,6 +21,7 @@ struct NoGradient {
   std::string_view op, port, reason;
 };
 inline constexpr NoGradient kNoGradients[] = {
+    {"graft", "value", "its gradient goes another way: this is what the op is for"},
     {"nll", "weight", "class weights are constants of the loss, as in PyTorch"},
     {"nll", "total_weight", "a normaliser for the gradient kernel, made of constants"},
 };

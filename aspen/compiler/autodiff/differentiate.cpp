@@ -1,25 +1,34 @@
 #include "aspen/compiler/autodiff/differentiate.h"
 
 #include <algorithm>
+#include <map>
 
+#include "aspen/compiler/autodiff/gradient_paths.h"
 #include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/build.h"
+#include "aspen/ops/gradient/gradient.h"
 
 namespace aspen {
 namespace {
 
 class Differentiator {
  public:
-  explicit Differentiator(Graph& graph) : graph_(graph), b_(graph), requires_(graph.num_values(), false) {
+  explicit Differentiator(Graph& graph)
+      : graph_(graph), b_(graph), gradients_(graph.num_values(), nullptr), reached_by_(graph.num_values(), nullptr) {
     b_.backward = true;
   }
 
   void run() {
     std::vector<Op*> forward;
-    for (const auto& op : graph_.ops()) forward.push_back(op.get());
-    mark_required(forward);
+    for (const auto& op : graph_.ops()) {
+      if (op->is("gradient_hook")) {
+        hooks_[op->input(0)->id()].push_back(op.get());
+      } else {
+        forward.push_back(op.get());
+      }
+    }
     Op* loss = *std::find_if(forward.begin(), forward.end(), [](const Op* op) { return op->is("loss"); });
     std::erase(forward, loss);
     Value* root = loss->input(0);
@@ -35,21 +44,7 @@ class Differentiator {
   }
 
  private:
-  bool wants_gradient(const Value* value) const { return value != nullptr && requires_[value->id()]; }
-
-  void mark_required(const std::vector<Op*>& forward) {
-    for (const auto& variable : graph_.variables()) {
-      requires_[variable->value->id()] = variable->trainable && is_floating(variable->value->dtype());
-    }
-    for (const Op* op : forward) {
-      if (op->no_grad || op->is("detach")) continue;
-      bool any = std::any_of(op->inputs().begin(), op->inputs().end(),
-                             [&](const Value* input) { return wants_gradient(input); });
-      for (const Value* output : op->outputs()) requires_[output->id()] = any && is_floating(output->dtype());
-    }
-    gradients_.resize(requires_.size(), nullptr);
-    reached_by_.resize(requires_.size(), nullptr);
-  }
+  bool wants_gradient(const Value* value) { return paths_.wants(value); }
 
   // Adds to the gradient of a value; the first contribution is taken as it is.
   void add(Value* value, Value* gradient) {
@@ -57,21 +52,46 @@ class Differentiator {
     sum = sum == nullptr ? gradient : build::add(b_, sum, gradient);
   }
 
+  // The whole gradient of a value, all its uses having been visited; nullptr: none. Hooks see it first.
+  Value* gradient_of(Value* value) {
+    if (!wants_gradient(value)) return nullptr;
+    Value*& gradient = gradients_[value->id()];
+    auto hooks = hooks_.find(value->id());
+    if (hooks == hooks_.end()) return gradient;
+    if (gradient == nullptr && reached_by_[value->id()] != nullptr) {
+      like(*reached_by_[value->id()]);
+      gradient = build::full_like(b_, value, 0);
+    }
+    if (gradient == nullptr) return nullptr;
+    for (const Op* hook : hooks->second) {
+      Value* changed = hook->attrs<GradientHookAttrs>().function->run(*hook, {gradient}).at(0);
+      if (changed->type() != gradient->type()) {
+        throw UserError("[register_hook] a hook changed a gradient of type {} into {}; it must keep shape and type.{}",
+                        to_string(gradient->type()), to_string(changed->type()), captured_at(*hook));
+      }
+      gradient = changed;
+    }
+    hooks_.erase(hooks);
+    return gradient;
+  }
+
+  static std::string captured_at(const Op& op) {
+    std::string where = describe(op.location);
+    return where.empty() ? "" : "\n  captured at " + where;
+  }
+
   void visit(const Op& op) {
     std::vector<Value*> arriving;
     std::vector<bool> needed;
-    for (const Value* output : op.outputs()) {
-      arriving.push_back(wants_gradient(output) ? gradients_[output->id()] : nullptr);
-    }
+    for (Value* output : op.outputs()) arriving.push_back(gradient_of(output));
     for (const Value* input : op.inputs()) needed.push_back(wants_gradient(input));
     bool arrives = std::any_of(arriving.begin(), arriving.end(), [](const Value* g) { return g != nullptr; });
     if (!arrives) return pass_on_zeros(op);
     if (!op.def().has_gradient()) {
-      std::string where = describe(op.location);
       throw UserError(
           "[{}] has no gradient, and one is needed on the way from the loss to a parameter. Wrap its input "
           "in detach() if none should flow.{}",
-          op.name(), where.empty() ? "" : "\n  captured at " + where);
+          op.name(), captured_at(op));
     }
     like(op);
     GradientContext context(b_, op, std::move(arriving), needed);
@@ -115,7 +135,7 @@ class Differentiator {
   void set_gradients() {
     for (const auto& variable : graph_.variables()) {
       std::int64_t id = variable->value->id();
-      Value* gradient = gradients_[id];
+      Value* gradient = gradient_of(variable->value.get());
       if (gradient == nullptr && reached_by_[id] != nullptr) {
         like(*reached_by_[id]);
         gradient = build::full_like(b_, variable->value.get(), 0);
@@ -133,8 +153,9 @@ class Differentiator {
 
   Graph& graph_;
   Builder b_;
+  GradientPaths paths_;
+  std::map<std::int64_t, std::vector<const Op*>> hooks_;  // by value id, in order
   // By value id, forward values only.
-  std::vector<bool> requires_;
   std::vector<Value*> gradients_;
   std::vector<const Op*> reached_by_;  // the op through which a gradient of zero arrives; nullptr: none does
 };

@@ -8,8 +8,8 @@
 //                                    %Gradient___w = dot(%x, %0) {transpose_a=true}      all flagged backward
 //                                    gradient %w: %Gradient___w
 //
-// A value wants a gradient when it is floating point, its op was captured with gradients switched on, and one of
-// its inputs wants one. Gradients of a value with several uses add up in a fixed order: last use first.
+// Which values want a gradient: gradient_paths.h. Gradients of a value with several uses add up in a fixed order: last
+// use first. Ops of ops/gradient lead them another way, and show them to hooks.
 //
 // A parameter that only zeros reach (through a rounding, say) has a gradient of zeros, as in PyTorch; one that nothing
 // reaches has none and is not updated.

@@ -62,14 +62,18 @@ class AttrParser final : public AttrVisitor {
     field.bytes = std::move(bytes);
     finish(field);
   }
-  void operator()(const char* name, std::shared_ptr<HostFunction>& field) override {
+  void operator()(const char* name, std::shared_ptr<HostFunction>& field) override { function(name, field); }
+  void operator()(const char* name, std::shared_ptr<CustomGradient>& field) override { function(name, field); }
+
+ private:
+  template <class F>
+  void function(const char* name, std::shared_ptr<F>& field) {
     if (!begin(name)) return;
     if (lexer_.accept("\"\"")) return finish(field = nullptr);
     lexer_.fail(fmt::format("attribute \"{}\" of {} is a function of the front end; it has no text form to read back.",
                             name, def_.name()));
   }
 
- private:
   struct Place {
     std::size_t name, value;
   };

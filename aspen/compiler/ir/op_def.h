@@ -151,6 +151,11 @@ class OpDef {
     alias_ = true;
     return *this;
   }
+  // Means something to `differentiate` alone: afterwards output i is input i, and the op is gone.
+  OpDef& marker() {
+    marker_ = true;
+    return *this;
+  }
   OpDef& side_effect() {
     side_effect_ = true;
     return *this;
@@ -174,6 +179,7 @@ class OpDef {
   std::size_t output_index(std::string_view port) const;
   bool has_gradient() const { return gradient_ != nullptr; }
   bool is_alias() const { return alias_; }
+  bool is_marker() const { return marker_; }
   bool has_side_effect() const { return side_effect_; }
   bool is_random() const { return random_; }
   const std::vector<std::pair<std::size_t, std::size_t>>& inplace_pairs() const { return inplace_; }
@@ -190,7 +196,7 @@ class OpDef {
   InferFunction infer_;
   GradientFunction gradient_;
   std::vector<std::pair<std::size_t, std::size_t>> inplace_;
-  bool alias_ = false, side_effect_ = false, random_ = false;
+  bool alias_ = false, marker_ = false, side_effect_ = false, random_ = false;
   std::vector<Example> examples_;
   Attrs default_attrs_;
 };

@@ -1,4 +1,4 @@
-// Removes the ops that only told earlier passes something: loss and detach.
+// Removes the ops that only told earlier passes something: loss, detach and those of ops/gradient.
 //
 //   %1 = detach(%x)
 //   %2 = neg(%1)          =>     %2 = neg(%x)

@@ -47,7 +47,7 @@ std::vector<TensorType> infer_assign(const InferContext& c) {
 }  // namespace
 
 void define_marker(OpRegistry& ops) {
-  define_identity(ops, "detach", "x, with no gradient flowing back.").alias();
+  define_identity(ops, "detach", "x, with no gradient flowing back.").alias().marker();
   define_identity(ops, "nop", "x, by an op that is never optimised away.")
       .side_effect()
       .inplace(0, 0)
@@ -57,6 +57,7 @@ void define_marker(OpRegistry& ops) {
       .gradient(pass_gradient);
   define_identity(ops, "loss", "x, marked as the loss: training differentiates from here.")
       .alias()
+      .marker()
       .gradient(pass_gradient);
 
   ops.define<PrintAttrs>("print")

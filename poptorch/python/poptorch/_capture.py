@@ -7,6 +7,7 @@ import torch
 
 from . import _captured_torch, _impl, _structure, _weight_sync, poptorch_core
 from ._capture_context import CaptureContext
+from ._module_attributes import ModuleAttributes
 from .errors import createPoptorchError
 
 
@@ -111,6 +112,7 @@ def backward_on_output(*args, **kwargs):
 def capture(core, module, plan, inputs, options, training):
     """Records forward of module for one micro-batch. Returns its Result and the devices of its blocks."""
     tensors = _TensorsInPlace(module)
+    attributes = ModuleAttributes(module)
     returned = []
 
     def forward(*traced):
@@ -130,6 +132,7 @@ def capture(core, module, plan, inputs, options, training):
                 entries = core.capture(forward, inputs, plan.names)
     finally:
         tensors.restore()
+        attributes.restore()
     return Result(returned[0], [_entry(entry) for entry in entries]), context.ipus
 
 

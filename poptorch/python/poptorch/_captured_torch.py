@@ -1,8 +1,8 @@
 """What torch itself does differently while a model is captured.
 
-The ops of a model are recorded below Python. A few functions of torch look at things the recorder cannot change: whether
-gradients are on inside torch.autograd.Function, the device of a parameter, the values print() shows. They are replaced
-for the time of a capture.
+The ops of a model are recorded below Python. A few functions of torch look at things the recorder cannot change: the
+device of a parameter, the values print() shows, the engine that runs backward passes. They are replaced for the time of
+a capture, and behave as ever on all other threads.
 """
 
 import contextlib
@@ -11,43 +11,9 @@ import torch
 import torch.utils.checkpoint
 
 from . import poptorch_core
+from .errors import createPoptorchError
 
 _IPU = torch.device("ipu", 0)
-
-
-class _Context:
-    """Stands in for ctx: takes what forward saves, which nobody will read."""
-
-    saved_tensors = ()
-    needs_input_grad = ()
-
-    def save_for_backward(self, *tensors):
-        self.saved_tensors = tensors
-
-    def save_for_forward(self, *tensors):
-        pass
-
-    def mark_dirty(self, *tensors):
-        pass
-
-    def mark_non_differentiable(self, *tensors):
-        pass
-
-    def set_materialize_grads(self, value):
-        pass
-
-
-def _apply(cls, *args):
-    """Function.apply. Torch switches gradients off for forward, because a function brings its own backward; the engine
-    differentiates the ops of forward like all others, so gradients stay as they are."""
-    if cls is torch.utils.checkpoint.CheckpointFunction:
-        # Recomputation is the compiler's decision; the function is all that matters here.
-        function, _, *function_args = args
-        return function(*function_args)
-    context = _Context()
-    context.needs_input_grad = tuple(isinstance(a, torch.Tensor) and a.is_floating_point() for a in args)
-    return cls.forward(context, *args)
-
 
 _own_device = torch._C._TensorBase.device
 _own_to = torch._C._TensorBase.to
@@ -62,7 +28,7 @@ def _device(tensor):
 
 def _to(tensor, *args, **kwargs):
     other = args[0] if args else kwargs.get("other")
-    if isinstance(other, torch.Tensor):
+    if poptorch_core.is_capturing() and isinstance(other, torch.Tensor):
         kwargs = {key: value for key, value in kwargs.items() if key != "other"}
         args = (_device(other), other.dtype, *args[1:])
     return _own_to(tensor, *args, **kwargs)
@@ -74,25 +40,57 @@ def _repr(tensor, *, tensor_contents=None):
     return f"tensor(<unavailable>, shape={tuple(tensor.shape)}, dtype={tensor.dtype}, device='{_IPU}')"
 
 
+def _checkpoint(own):
+    """CheckpointFunction.apply. Recomputation is the compiler's decision; the function is all that matters here."""
+
+    def apply(function, preserve_rng_state, *args):
+        if not poptorch_core.is_capturing():
+            return own(function, preserve_rng_state, *args)
+        return function(*args)
+
+    return staticmethod(apply)
+
+
+def _refused(own):
+    """torch.autograd.grad and backward: torch has no graph to go back through."""
+
+    def differentiate(*args, **kwargs):
+        if not poptorch_core.is_capturing():
+            return own(*args, **kwargs)
+        raise createPoptorchError(
+            f"[{own.__name__}] gradients were asked for in the middle of the model. While a model is captured there is "
+            "nothing to differentiate yet; a trainingModel computes the gradients of its loss after forward. Compute "
+            "such a gradient in closed form, or in the backward of a torch.autograd.Function."
+        )
+
+    return differentiate
+
+
 @contextlib.contextmanager
-def _replaced(cls, name, value):
-    own = cls.__dict__.get(name)  # None: inherited
-    setattr(cls, name, value)
+def _replaced(owner, name, value):
+    own = owner.__dict__.get(name)  # None: inherited
+    setattr(owner, name, value)
     try:
         yield
     finally:
         if own is None:
-            delattr(cls, name)
+            delattr(owner, name)
         else:
-            setattr(cls, name, own)
+            setattr(owner, name, own)
 
 
 @contextlib.contextmanager
 def recorded():
     """The time of a capture."""
+    checkpoint = torch.utils.checkpoint.CheckpointFunction
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_replaced(torch.autograd.Function, "apply", classmethod(_apply)))
-        stack.enter_context(_replaced(torch.Tensor, "device", property(_device)))
-        stack.enter_context(_replaced(torch.Tensor, "to", _to))
-        stack.enter_context(_replaced(torch.Tensor, "__repr__", _repr))
+        for owner, name, value in (
+            (torch.Tensor, "device", property(_device)),
+            (torch.Tensor, "to", _to),
+            (torch.Tensor, "__repr__", _repr),
+            (checkpoint, "apply", _checkpoint(checkpoint.apply)),
+            (torch.autograd, "grad", _refused(torch.autograd.grad)),
+            (torch.autograd, "backward", _refused(torch.autograd.backward)),
+        ):
+            stack.enter_context(_replaced(owner, name, value))
         yield

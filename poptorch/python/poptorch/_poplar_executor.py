@@ -8,7 +8,8 @@ import time
 
 import torch
 
-from . import _capture, _devices, _engine_limits, _replica_grouping, _weight_sync, annotations, poptorch_core
+from . import _capture, _captured_torch, _devices, _engine_limits, _replica_grouping, _weight_sync
+from . import annotations, poptorch_core
 from ._args import ArgumentPlan, Signature
 from ._compilation_output import ProgressBar, export_text
 from ._compile_options import compile_options
@@ -151,7 +152,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
                 result, ipus = _capture.capture(core, self._executed, plan, inputs, options, self._training)
             _devices.check_ipus(options, ipus)
             _devices.check_buffers(options, self._executed, core.written_buffers())
-            core.compile(self._compile_options(names, ipus), bar.update)
+            with _captured_torch.recorded():  # backward passes and hooks of the user's run now
+                core.compile(self._compile_options(names, ipus), bar.update)
         self._core, self._plan, self._result = core, plan, result
         self._modes = [(options.output_mode, options.output_return_period)] * result.num_outputs
         self._written = set(core.written_inputs())
