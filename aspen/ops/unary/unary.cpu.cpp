@@ -1,6 +1,7 @@
 #include "aspen/ops/unary/unary.h"
 
 #include <string>
+#include <string_view>
 
 #include "aspen/backends/cpu/elementwise.h"
 
@@ -11,7 +12,7 @@ namespace aspen {
 namespace {
 
 struct Variant {
-  std::string loop;  // its name in the tables of unary_loops.inc
+  std::string loop;  // its name in unary_loops.inc
   LoopParameters parameters;
 };
 
@@ -44,18 +45,20 @@ std::unique_ptr<Kernel> make_gradient(const KernelRequest& request, std::string&
   return make_binary_loop(request, ASPEN_BEST(find_gradient)(variant.loop), variant.parameters, why);
 }
 
+// The ops of a table of loops, which is the same for every instruction set.
+template <class Rows>
+void add_ops(KernelRegistry& kernels, const Rows& rows, const KernelFactory& factory) {
+  for (const auto& row : rows) {
+    bool is_variant = row.name.find('/') != std::string_view::npos;
+    if (!is_variant) kernels.add(row.name, factory);
+  }
+}
+
 }  // namespace
 
 void register_unary_cpu(KernelRegistry& kernels) {
-  for (const char* op :
-       {"neg",   "abs",  "sign",  "floor",      "ceil", "round",   "trunc", "relu", "exp",  "expm1",    "log",
-        "log1p", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid", "silu",  "erf",  "gelu", "softplus", "clamp"}) {
-    kernels.add(op, make_unary);
-  }
-  for (const char* op :
-       {"relu_grad", "tanh_grad", "sigmoid_grad", "silu_grad", "gelu_grad", "softplus_grad", "clamp_grad"}) {
-    kernels.add(op, make_gradient);
-  }
+  add_ops(kernels, isa_baseline::kUnaryLoops, make_unary);
+  add_ops(kernels, isa_baseline::kGradientLoops, make_gradient);
 }
 
 }  // namespace aspen
