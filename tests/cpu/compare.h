@@ -1,5 +1,6 @@
 // Runs one op on the cpu backend and on the reference with the same numbers and compares the results: for shapes the
-// examples of the ops do not reach.
+// examples of the ops do not reach. A request that falls back to the reference kernel is a failure unless the test says
+// that it should: comparing a kernel with itself shows nothing.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,29 @@ inline KernelRequest request_of(const std::string& op, const Attrs& attrs, const
   for (const auto& type : inputs) request.inputs.push_back({type.value_or(TensorType{}), type.has_value()});
   for (const Value* output : made->outputs()) request.outputs.push_back(output->type());
   return request;
+}
+
+// The cpu backend without its fallback: refuses what only the reference kernel can do. The error is none of ours, so
+// that no test takes it for one it expects.
+class TunedBackend final : public Backend {
+ public:
+  TunedBackend() { register_cpu_kernels(tuned_); }
+  std::string name() const override { return "cpu, own kernels only"; }
+  bool takes(const KernelRequest& request, std::string& why) const { return tuned_.create(request, why) != nullptr; }
+  std::unique_ptr<Kernel> create_kernel(const KernelRequest& request) const override {
+    std::string why;
+    if (takes(request, why)) return cpu_->create_kernel(request);
+    throw std::logic_error("the cpu backend takes the reference kernel for " + to_string(request) + ": " + why);
+  }
+
+ private:
+  KernelRegistry tuned_;
+  std::unique_ptr<Backend> cpu_ = make_cpu_backend();
+};
+
+inline const TunedBackend& tuned_backend() {
+  static const TunedBackend backend;
+  return backend;
 }
 
 inline std::vector<Buffer> run_kernel(const Backend& backend, const KernelRequest& request,
@@ -109,6 +134,7 @@ struct CompareOptions {
   double tolerance = 2e-6;
   double low = -1, high = 1;
   int top = 2;
+  bool on_reference = false;  // the cpu backend is expected to fall back
 };
 
 inline void compare(const std::string& op, const Attrs& attrs, const InputTypes& inputs,
@@ -116,6 +142,9 @@ inline void compare(const std::string& op, const Attrs& attrs, const InputTypes&
   static const auto reference = make_reference_backend();
   static const auto cpu = make_cpu_backend();
   KernelRequest request = request_of(op, attrs, inputs);
+  std::string why;
+  ASSERT_TRUE(tuned_backend().takes(request, why) != options.on_reference)
+      << to_string(request) << (options.on_reference ? " has a kernel of its own now; say so" : " falls back: " + why);
   std::mt19937 random(7);
   std::vector<Buffer> buffers;
   std::vector<const void*> pointers;

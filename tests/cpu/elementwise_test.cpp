@@ -46,11 +46,11 @@ TEST(Unary, InfinitiesAndNan) {
   std::vector<float> values = {0,       -0.0f,  1,       -1,    inf,    -inf, nan, 88.8f,
                                -104.5f, 1e-40f, -1e-40f, 3e38f, -3e38f, 20,   -20};
   while (values.size() < 40) values.push_back(values[values.size() % 15]);
-  auto reference = make_reference_backend(), cpu = make_cpu_backend();
+  auto reference = make_reference_backend();
   for (const char* op : {"exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "relu", "abs", "sign", "sqrt"}) {
     KernelRequest request = request_of(op, Attrs(), {f32({40})});
     auto expected = run_kernel(*reference, request, {values.data()}),
-         actual = run_kernel(*cpu, request, {values.data()});
+         actual = run_kernel(tuned_backend(), request, {values.data()});
     for (std::size_t i = 0; i < values.size(); ++i) {
       float e = expected[0].as<float>()[i], a = actual[0].as<float>()[i];
       if (std::isnan(e)) {

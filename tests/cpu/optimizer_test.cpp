@@ -17,7 +17,7 @@ struct Precision {
 
 void compare_update(const std::string& op, const Attrs& attrs, std::size_t states, std::vector<float> group, float step,
                     Precision precision) {
-  auto reference = make_reference_backend(), cpu = make_cpu_backend();
+  auto reference = make_reference_backend();
   TensorType parameter{precision.parameter, {1203}}, state{precision.state, {1203}};
   InputTypes types = {parameter, parameter, f32({kNumSettings}), f32({})};
   types.insert(types.end(), states, state);
@@ -31,7 +31,7 @@ void compare_update(const std::string& op, const Attrs& attrs, std::size_t state
   }
   inputs[2] = group.data();
   inputs[3] = &step;
-  auto expected = run_kernel(*reference, request, inputs), actual = run_kernel(*cpu, request, inputs);
+  auto expected = run_kernel(*reference, request, inputs), actual = run_kernel(tuned_backend(), request, inputs);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     double tolerance = request.outputs[i].dtype == DType::kF16 ? 1.0 / 1024 : 3e-7;
     expect_close(request.outputs[i], expected[i], actual[i], tolerance, to_string(request));

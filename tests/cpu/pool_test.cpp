@@ -30,14 +30,14 @@ TEST(MaxPool, NanWins) {
   for (PoolAttrs attrs : {PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}, PoolAttrs{{3, 3}, {1, 1}, {1, 1}, {1, 1}}}) {
     KernelRequest request = request_of("max_pool", Attrs::of(attrs), {f32({1, 1, 8, 8})});
     auto expected = run_kernel(*make_reference_backend(), request, {x.data()});
-    auto actual = run_kernel(*make_cpu_backend(), request, {x.data()});
+    auto actual = run_kernel(tuned_backend(), request, {x.data()});
     for (std::size_t i = 0; i < 2; ++i) expect_close(request.outputs[i], expected[i], actual[i], 0, to_string(request));
   }
 }
 
 // Windows of 2 x 2 whose indices do, and do not, lie in their own window.
 TEST(MaxPool, GradientOfTouchingWindows) {
-  auto reference = make_reference_backend(), cpu = make_cpu_backend();
+  auto reference = make_reference_backend();
   KernelRequest pool =
       request_of("max_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {f32({3, 5, 26, 38})});
   KernelRequest grad = request_of("max_pool_grad", Attrs::of(MaxPoolGradAttrs{{3, 5, 26, 38}}),
@@ -49,7 +49,7 @@ TEST(MaxPool, GradientOfTouchingWindows) {
   for (std::int32_t wrong : {0, 7}) {
     pooled[1].as<std::int32_t>()[40] += wrong;
     auto expected = run_kernel(*reference, grad, {g.get(), pooled[1].get()});
-    auto actual = run_kernel(*cpu, grad, {g.get(), pooled[1].get()});
+    auto actual = run_kernel(tuned_backend(), grad, {g.get(), pooled[1].get()});
     expect_close(grad.outputs[0], expected[0], actual[0], 0, to_string(grad));
   }
 }
@@ -64,7 +64,7 @@ TEST(MaxPool, GradientChecksIndices) {
   std::vector<std::int32_t> index = {0, 1, 16, 3};
   KernelRequest request =
       request_of("max_pool_grad", Attrs::of(MaxPoolGradAttrs{{1, 1, 4, 4}}), {f32({1, 1, 2, 2}), i32({1, 1, 2, 2})});
-  EXPECT_THROW(run_kernel(*make_cpu_backend(), request, {g.data(), index.data()}), UserError);
+  EXPECT_THROW(run_kernel(tuned_backend(), request, {g.data(), index.data()}), UserError);
 }
 
 }  // namespace
