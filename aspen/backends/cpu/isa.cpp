@@ -21,19 +21,19 @@ Isa supported() {
 #endif
 }
 
-Isa choose() {
+}  // namespace
+
+std::optional<Isa> isa_cap() {
   const char* cap = std::getenv("ASPEN_CPU_ISA");
-  if (cap == nullptr || *cap == '\0') return supported();
+  if (cap == nullptr || *cap == '\0') return std::nullopt;
   for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
-    if (name_of(isa) == cap) return std::min(isa, supported());
+    if (name_of(isa) == cap) return isa;
   }
   throw UserError("ASPEN_CPU_ISA is \"{}\"; expected baseline, avx2 or avx512.", cap);
 }
 
-}  // namespace
-
 Isa best_isa() {
-  static const Isa isa = choose();
+  static const Isa isa = std::min(isa_cap().value_or(Isa::kAvx512), supported());
   return isa;
 }
 

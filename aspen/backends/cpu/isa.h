@@ -1,7 +1,9 @@
 // Which instruction set the tuned loops use. Chosen once per process from what the CPU offers; the environment
-// variable ASPEN_CPU_ISA (baseline, avx2, avx512) caps it, for tests and for comparing machines.
+// variable ASPEN_CPU_ISA (baseline, avx2, avx512) caps it, for tests and for comparing machines. The cap holds for
+// oneDNN as well (see onednn.h).
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 // The loops are compiled once per instruction set listed here (see each_isa.h); other architectures get the
@@ -17,6 +19,7 @@ namespace aspen {
 enum class Isa { kBaseline, kAvx2, kAvx512 };
 
 Isa best_isa();
+std::optional<Isa> isa_cap();  // what ASPEN_CPU_ISA asks for, whether the CPU has it or not
 std::string_view name_of(Isa isa);
 
 }  // namespace aspen

@@ -6,6 +6,7 @@
 #include <omp.h>
 #endif
 
+#include "aspen/backends/cpu/isa.h"
 #include "aspen/base/error.h"
 
 namespace aspen::onednn {
@@ -16,11 +17,36 @@ const dnnl::stream& stream() {
   return stream;
 }
 
+// oneDNN chooses instructions by itself; SSE4.1 is the least it can be held to.
+dnnl::cpu_isa most_for(Isa cap) {
+  switch (cap) {
+    case Isa::kAvx512: return dnnl::cpu_isa::avx512_core;
+    case Isa::kAvx2: return dnnl::cpu_isa::avx2;
+    case Isa::kBaseline: break;
+  }
+  return dnnl::cpu_isa::sse41;
+}
+
+// Only the first user of oneDNN in a process can hold it to an instruction set.
+void apply_isa_cap() {
+  std::optional<Isa> cap = isa_cap();
+  if (!cap || dnnl::set_max_cpu_isa(most_for(*cap)) == dnnl::status::success) return;
+  auto excess = static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & ~static_cast<unsigned>(most_for(*cap));
+  if (excess == 0) return;
+  throw UserError(
+      "ASPEN_CPU_ISA={} came too late for oneDNN, which PyTorch has used in this process before; set "
+      "DNNL_MAX_CPU_ISA={} as well.",
+      name_of(*cap),
+      *cap == Isa::kBaseline ? "SSE41"
+      : *cap == Isa::kAvx2   ? "AVX2"
+                             : "AVX512_CORE");
+}
+
 }  // namespace
 
 const dnnl::engine& engine() {
   // Never destroyed: threads may still hold streams of it while the process ends.
-  static const dnnl::engine& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine& engine = (apply_isa_cap(), *new dnnl::engine(dnnl::engine::kind::cpu, 0));
   return engine;
 }
 

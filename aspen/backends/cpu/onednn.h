@@ -18,6 +18,7 @@ using Tag = dnnl::memory::format_tag;
 using Desc = dnnl::memory::desc;
 inline constexpr auto kF32 = dnnl::memory::data_type::f32;
 
+// The first call holds oneDNN to the instruction set that ASPEN_CPU_ISA names (see isa.h).
 const dnnl::engine& engine();
 
 // Kernels deal chunks out to the threads of a device themselves (see chunks.h), and oneDNN splits work by the thread
