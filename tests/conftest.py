@@ -1,0 +1,37 @@
+"""No test hangs: pytest-timeout ends a test that takes too long, and a watchdog below ends what pytest-timeout cannot.
+
+The time limit is in pyproject.toml; a test that needs another is marked with @pytest.mark.timeout(seconds). pytest-timeout
+runs in Python. Native code that never gives the interpreter back would stop it too, so faulthandler's own thread, which
+needs no interpreter, prints all stacks and ends the process a little later.
+"""
+import faulthandler
+import os
+
+import pytest
+
+GRACE = float(os.environ.get("ASPEN_TEST_GRACE", 30))  # seconds pytest-timeout has for itself
+
+
+def limit_of(item):
+    marker = item.get_closest_marker("timeout")
+    if marker and (marker.args or "timeout" in marker.kwargs):
+        return float(marker.args[0] if marker.args else marker.kwargs["timeout"])
+    given = item.config.getoption("timeout")
+    return float(item.config.getini("timeout") if given is None else given)
+
+
+def pytest_configure(config):
+    config.stderr_without_capture = os.dup(2)
+
+
+def pytest_unconfigure(config):
+    os.close(config.stderr_without_capture)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    limit = limit_of(item)
+    if limit > 0:
+        faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=item.config.stderr_without_capture)
+    yield
+    faulthandler.cancel_dump_traceback_later()
