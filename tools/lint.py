@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Checks formatting and runs clang-tidy; with --format, formats instead. Called by ./dev lint and ./dev format.
+
+usage: lint.py [--all | --format] [ROOT]
+
+Formatting is checked in all C++ files, tracked or new. clang-tidy takes a while per file, so it looks at what differs from
+origin's main; where nothing does (a fresh clone, or the main branch itself), at the last commits; with --all, at
+everything. A changed header or loop file (.inc) is checked through a source file that includes it.
+
+clang-tidy reads build/lint/compile_commands.json, which `cmake --preset lint` writes (./dev lint does): the preset builds
+everything, without the precompiled header of GCC that clang cannot read.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+SUFFIXES = ("*.h", "*.cpp", "*.inc")
+LAST_COMMITS = 5
+INCLUDE = re.compile(r'^\s*#\s*(?:include|define ASPEN_ISA_FILE)\s*"([^"]+)"', re.MULTILINE)
+
+
+def git(root, *arguments):
+    result = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
+    return result.stdout.split("\n")[:-1] if result.returncode == 0 else []
+
+
+def all_files(root):
+    """C++ files that are tracked or new, not ignored, not deleted."""
+    listed = git(root, "ls-files", "--cached", "--others", "--exclude-standard", "--", *SUFFIXES)
+    return sorted({name for name in listed if (root / name).is_file()})
+
+
+def differing_from(root, commit):
+    changed = git(root, "diff", "--name-only", "--diff-filter=d", commit, "--", *SUFFIXES)
+    untracked = git(root, "ls-files", "--others", "--exclude-standard", "--", *SUFFIXES)
+    return sorted({*changed, *untracked})
+
+
+def changed_files(root):
+    """What clang-tidy looks at, and how that is said."""
+    for branch in ("origin/main", "main"):
+        base = git(root, "merge-base", "HEAD", branch)
+        files = differing_from(root, base[0]) if base else []
+        if files:
+            return files, f"what differs from {branch}"
+    history = git(root, "rev-list", "--first-parent", f"--max-count={LAST_COMMITS + 1}", "HEAD")
+    files = differing_from(root, history[-1]) if len(history) > 1 else []
+    if files:
+        return files, f"the last {len(history) - 1} commits"
+    return all_files(root), "all files: the last commits touch none"
+
+
+def sources_for(root, files, known):
+    """The source files to read so that each of `files` is seen, and the files that none of `known` includes."""
+    includers = {}
+    for name in all_files(root):
+        for included in INCLUDE.findall((root / name).read_text(encoding="utf-8")):
+            beside = (pathlib.PurePosixPath(name).parent / included).as_posix()
+            for candidate in (included, f"include/{included}", beside):
+                includers.setdefault(candidate, []).append(name)
+    sources, unseen = set(), []
+    for name in files:
+        reached, queue = {name}, [name]
+        while queue and queue[0] not in known:
+            following = [n for n in includers.get(queue.pop(0), []) if n not in reached]
+            reached.update(following)
+            queue += following
+        if queue:
+            sources.add(queue[0])
+        else:
+            unseen.append(name)
+    return sorted(sources), unseen
+
+
+def compiled_files(root):
+    """The source files of the lint preset, relative to the root."""
+    commands = root / "build" / "lint" / "compile_commands.json"
+    if not commands.exists():
+        sys.exit("lint: build/lint/compile_commands.json is missing; `cmake --preset lint` writes it")
+    files = (pathlib.Path(entry["file"]) for entry in json.loads(commands.read_text()))
+    return {f.relative_to(root).as_posix() for f in files if f.is_relative_to(root) and f.exists()}
+
+
+def check_format(root):
+    files = all_files(root)
+    print(f"== clang-format: {len(files)} files", file=sys.stderr)
+    result = subprocess.run(["clang-format", "--dry-run", "--Werror", *files], cwd=root)
+    if result.returncode != 0:
+        print("lint: ./dev format mends this", file=sys.stderr)
+    return result.returncode == 0
+
+
+def check_tidy(root, everything):
+    files, what = (all_files(root), "all files") if everything else changed_files(root)
+    sources, unseen = sources_for(root, files, compiled_files(root))
+    print(f"== clang-tidy: {len(sources)} source files ({what})", file=sys.stderr)
+    for name in unseen:
+        print(f"   not looked at, since no target on this machine compiles it: {name}", file=sys.stderr)
+
+    def tidy(name):
+        command = ["clang-tidy-16", "--quiet", "-p", "build/lint", "--extra-arg=-Wno-unknown-pragmas", name]
+        return name, subprocess.run(command, cwd=root, capture_output=True, text=True)
+
+    passed = True
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, result in pool.map(tidy, sources):
+            if result.returncode != 0:
+                passed = False
+                print(f"{name}:\n{result.stdout}{result.stderr}", flush=True)
+    return passed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--format", action="store_true")
+    parser.add_argument("root", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent)
+    arguments = parser.parse_args()
+    root = arguments.root.resolve()
+    if arguments.format:
+        return subprocess.run(["clang-format", "-i", *all_files(root)], cwd=root).returncode
+    results = [check_format(root), check_tidy(root, arguments.all)]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
