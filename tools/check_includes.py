@@ -52,13 +52,18 @@ FOLDERS = ("aspen", "poptorch", "include", "apps", "examples", "tests", "benchma
 SUFFIXES = {".h", ".hpp", ".cpp", ".cu", ".inc"}
 
 
+# The examples of the guides are laid out like the tree they extend, and keep its rules.
+EXAMPLES = "tests/docs/"
+
+
 def layer_of(path):
+    path = path.removeprefix(EXAMPLES)
     return next((layer for layer in LAYERS if re.match(layer.pattern, path)), None)
 
 
 def resolve(root, includer, name):
     """Path of an included file of ours relative to the root, or None for a file of the system."""
-    for base in (root, root / "include", includer.parent):
+    for base in (root, root / "include", includer.parent, root / EXAMPLES):
         candidate = base / name
         if candidate.is_file():
             return candidate.resolve().relative_to(root).as_posix()

@@ -65,7 +65,7 @@ TEST(Unary, InfinitiesAndNan) {
 }
 
 TEST(Binary, EveryKindOfBroadcast) {
-  for (const char* op : {"add", "sub", "mul", "div", "max", "min", "eq", "lt", "ge"}) {
+  for (const char* op : {"add", "sub", "mul", "div", "max", "min", "eq", "ne", "lt", "le", "gt", "ge"}) {
     compare(op, Attrs(), {f32({33, 17}), f32({33, 17})}, {.tolerance = 0});
     compare(op, Attrs(), {f32({33, 17}), f32({})}, {.tolerance = 0});
     compare(op, Attrs(), {f32({}), f32({33, 17})}, {.tolerance = 0});

@@ -7,7 +7,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = sorted(p for p in ROOT.rglob("*.md") if not {"build", ".git"} & set(p.relative_to(ROOT).parts[:-1]))
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-QUOTE = re.compile(r"^```cpp file=(\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+QUOTE = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def name(page):
