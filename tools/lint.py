@@ -61,7 +61,7 @@ def sources_for(root, files, known):
     for name in all_files(root):
         for included in INCLUDE.findall((root / name).read_text(encoding="utf-8")):
             beside = (pathlib.PurePosixPath(name).parent / included).as_posix()
-            for candidate in (included, f"include/{included}", beside):
+            for candidate in (included, f"include/{included}", f"tests/docs/{included}", beside):
                 includers.setdefault(candidate, []).append(name)
     sources, unseen = set(), []
     for name in files:

@@ -47,6 +47,16 @@ def test_a_case_that_hangs_is_ended_and_shown(tmp_path, wait):
     assert "test_case.py" in result.stderr and "in test_hangs" in result.stderr, result.stderr
 
 
+def test_in_two_processes_the_other_cases_still_run(tmp_path):
+    result = run_case(tmp_path, """
+        import pytest, time
+        @pytest.mark.parametrize("i", range(6))
+        def test_case(i):
+            time.sleep(50 if i == 2 else 0)
+        """, "--timeout", "1", "-n", "2")
+    assert "1 failed, 5 passed" in result.stdout, result.stdout
+
+
 def test_a_case_may_ask_for_more_time(tmp_path):
     result = run_case(tmp_path, """
         import pytest, time
