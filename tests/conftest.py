@@ -1,8 +1,8 @@
 """No test hangs: pytest-timeout ends a test that takes too long, and a watchdog below ends what pytest-timeout cannot.
 
-The time limit is in pyproject.toml; a test that needs another is marked with @pytest.mark.timeout(seconds). pytest-timeout
-runs in Python. Native code that never gives the interpreter back would stop it too, so faulthandler's own thread, which
-needs no interpreter, prints all stacks and ends the process a little later.
+The time limit is in pyproject.toml; a test that needs another is marked with @pytest.mark.timeout(seconds).
+pytest-timeout runs in Python. Native code that never gives the interpreter back would stop it too, so faulthandler's own
+thread, which needs no interpreter, prints all stacks and ends the process a little later.
 """
 import faulthandler
 import os

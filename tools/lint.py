@@ -3,12 +3,12 @@
 
 usage: lint.py [--all | --format] [ROOT]
 
-Formatting is checked in all C++ files, tracked or new. clang-tidy takes a while per file, so it looks at what differs from
-origin's main; where nothing does (a fresh clone, or the main branch itself), at the last commits; with --all, at
+Formatting is checked in all C++ files, tracked or new. clang-tidy takes a while per file, so it looks at what differs
+from origin's main; where nothing does (a fresh clone, or the main branch itself), at the last commits; with --all, at
 everything. A changed header or loop file (.inc) is checked through a source file that includes it.
 
-clang-tidy reads build/lint/compile_commands.json, which `cmake --preset lint` writes (./dev lint does): the preset builds
-everything, without the precompiled header of GCC that clang cannot read.
+clang-tidy reads build/lint/compile_commands.json, which `cmake --preset lint` writes (./dev lint does): that of a build
+of everything, without the precompiled header of GCC that clang cannot read.
 """
 import argparse
 import concurrent.futures

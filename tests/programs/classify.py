@@ -51,7 +51,8 @@ def train(model, options):
 def accuracy(model, options):
     inference = poptorch.inferenceModel(model, options=options)
     predictions, truths = [], []
-    for pictures, labels in poptorch.DataLoader(options, Pictures(train=False, count=2000), batch_size=40, num_workers=2):
+    data = Pictures(train=False, count=2000)
+    for pictures, labels in poptorch.DataLoader(options, data, batch_size=40, num_workers=2):
         predictions += inference(pictures).max(dim=1).indices
         truths += labels
     inference.detachFromDevice()

@@ -1,4 +1,4 @@
-"""The checklists of docs/add-an-op.md and docs/add-a-pass.md are true: every op and every pass there is fulfils them."""
+"""The checklists of docs/add-an-op.md and docs/add-a-pass.md: every op and every pass there is fulfils them."""
 import pathlib
 import re
 import subprocess
