@@ -18,7 +18,8 @@ TEST(Squareplus, LongRowsWithARemainder) {
 }
 
 TEST(Squareplus, IsTheFormula) {
-  auto y = run_op(*make_reference_backend(), "squareplus", {HostTensor(f32({3}), {-2, 0, 2})});
+  Attrs attrs = Attrs::of(SquareplusAttrs{4});
+  auto y = run_op(*make_reference_backend(), "squareplus", {HostTensor(f32({3}), {-2, 0, 2})}, attrs);
   EXPECT_NEAR(y[0].at(0), std::sqrt(2) - 1, 1e-6);
   EXPECT_NEAR(y[0].at(1), 1, 1e-6);
   EXPECT_NEAR(y[0].at(2), std::sqrt(2) + 1, 1e-6);

@@ -16,7 +16,7 @@ std::vector<TensorType> infer_squareplus(const InferContext& c) {
 }  // namespace
 
 void define_squareplus(OpRegistry& ops) {
-  Attrs narrow = Attrs::of(SquareplusAttrs{0.5});
+  Attrs wide = Attrs::of(SquareplusAttrs{}), narrow = Attrs::of(SquareplusAttrs{0.5});
   TensorType plane{DType::kF32, {3, 37}}, number{DType::kF32, {}};
   ops.define<SquareplusAttrs>("squareplus")
       .summary("(x + sqrt(x^2 + width)) / 2: relu with a bend in place of the corner.")
@@ -27,9 +27,9 @@ void define_squareplus(OpRegistry& ops) {
       .gradient([](GradientContext& c) {
         c.set(0, c.b.make("squareplus_grad", {c.in(0), c.grad()}, c.attrs<SquareplusAttrs>()));
       })
-      .example({.inputs = {plane}, .low = -3, .high = 3})
+      .example({.inputs = {plane}, .attrs = wide, .low = -3, .high = 3})
       .example({.inputs = {plane}, .attrs = narrow, .low = -3, .high = 3})
-      .example({.inputs = {number}});
+      .example({.inputs = {number}, .attrs = wide});
   ops.define<SquareplusAttrs>("squareplus_grad")
       .summary("Gradient of squareplus by its input.")
       .input("x", "input of squareplus")
