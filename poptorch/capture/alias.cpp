@@ -228,6 +228,14 @@ std::shared_ptr<Traced> Traced::view(Builder& b, const ViewChain& steps) {
   return result;
 }
 
+std::shared_ptr<Traced> Traced::moved(Builder& b, Value* value) {
+  WithGradients scope(b);
+  value = with_path(b, value, read(b));
+  auto result = fresh(storage_->capture, value, storage_->dtype);
+  result->storage_->writes = 1;  // not what the owner began with
+  return result;
+}
+
 std::optional<Strides> Traced::strides() const {
   if (chain_.empty()) return at::detail::defaultStrides(shape_);  // without asking for the contents: they may be unused
   const aspen::Shape& base = storage_->contents()->shape();

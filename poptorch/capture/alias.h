@@ -70,6 +70,7 @@ class Traced {
   const aspen::Shape& shape() const { return shape_; }
   c10::ScalarType dtype() const { return storage_->dtype; }
   const std::shared_ptr<TracedStorage>& storage() const { return storage_; }
+  const std::shared_ptr<History>& history() const { return history_; }
 
   aspen::Value* read(aspen::Builder& b);
   bool wants_gradient(aspen::Builder& b);  // what it shows is on a path from a trainable parameter
@@ -78,6 +79,8 @@ class Traced {
   void write(aspen::Builder& b, aspen::Value* value);
   // With b.no_grad, or through a step `detach`, the view has a History of its own.
   std::shared_ptr<Traced> view(aspen::Builder& b, const ViewChain& steps);
+  // Another storage that holds `value`, on the path of gradients of this tensor.
+  std::shared_ptr<Traced> moved(aspen::Builder& b, aspen::Value* value);
   // Whether torch's reshape() to `shape` shares memory with this tensor; if not, it is a copy.
   bool reshapes_in_place(const aspen::Shape& shape) const;
   bool is_contiguous() const;

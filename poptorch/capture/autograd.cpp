@@ -302,6 +302,8 @@ const std::shared_ptr<Autograd::Node>& Autograd::grad_fn(const at::TensorBase& b
   const at::Tensor tensor(base);
   recorder_.locate();
   aspen::Value* value = recorder_.value_of(tensor);  // takes in the function it comes from
+  // What is changed behind autograd's back keeps its grad_fn.
+  while (value->producer() != nullptr && value->producer()->is("graft")) value = value->producer()->input(1);
   ag::AutogradMeta* meta = get_autograd_meta(tensor);
   if (meta != nullptr && meta->grad_fn_ != nullptr) {
     const auto function = functions_.find(meta->grad_fn_.get());

@@ -56,6 +56,21 @@ void HostTable::add(const at::Tensor& tensor, std::shared_ptr<TracedStorage> sto
       {tensor, std::move(storage), std::make_shared<History>(), differentiable, begin, end});
 }
 
+void HostTable::replace(const at::Tensor& tensor, std::shared_ptr<TracedStorage> storage,
+                        std::shared_ptr<History> history) {
+  for (Region& region : regions_.at(tensor.storage().unsafeGetStorageImpl())) {
+    if (!same_layout(region.tensor, tensor)) continue;
+    region.storage = std::move(storage);
+    region.history = std::move(history);
+    return;
+  }
+  throw aspen::UserError(
+      "[data] `.data` of a view of a parameter or buffer, of shape {}, cannot be set; set that of the parameter, or "
+      "use "
+      "copy_().",
+      aspen::to_string(shape_of(tensor)));
+}
+
 const HostTable::Region* HostTable::find_region(const at::Tensor& tensor) const {
   if (regions_.empty() || !has_host_memory(tensor)) return nullptr;
   const auto found = regions_.find(tensor.storage().unsafeGetStorageImpl());

@@ -19,6 +19,9 @@ class HostTable {
   // does not require a gradient was cut off on purpose (`.data`).
   void add(const at::Tensor& tensor, std::shared_ptr<TracedStorage> storage, bool differentiable);
 
+  // Gives the owner of this very memory another storage; tensors that were found before keep the one they have.
+  void replace(const at::Tensor& tensor, std::shared_ptr<TracedStorage> storage, std::shared_ptr<History> history);
+
   bool contains(const at::Tensor& tensor) const { return find_region(tensor) != nullptr; }
   // The tensor as a view of the memory it lies in; nullptr when that is not in the table.
   std::shared_ptr<Traced> find(const at::Tensor& tensor, aspen::Builder& b) const;

@@ -271,8 +271,14 @@ void Recorder::set_data(const at::Tensor& tensor, const at::Tensor& data) {
         c10::toString(tensor.scalar_type()), aspen::to_string(shape_of(tensor)), c10::toString(data.scalar_type()),
         aspen::to_string(shape_of(data)), where());
   }
-  b.no_grad = true;
-  write(tensor, value_of(data));
+  // Memory of its own from now on, with the path of gradients it had: views taken before keep the memory they show.
+  const auto before = find(tensor);
+  const auto after = before->moved(b, value_of(data));
+  if (TracedImpl* impl = traced_impl(tensor)) return impl->rebind(after);
+  table_.replace(tensor, after->storage(), after->history());
+  for (const auto& slot : variables_) {
+    if (slot->storage == before->storage()) slot->storage = after->storage();
+  }
 }
 
 void Recorder::note_host_call(const std::string& op) {

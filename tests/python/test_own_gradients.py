@@ -139,6 +139,16 @@ class Broadcasting(torch.autograd.Function):
         return gradient, gradient * x
 
 
+class Frozen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
 CASES = {
     "straight_through_estimator": lambda m, x: (StraightThrough.apply(m.first(x)) * m.scale).pow(2).mean(),
     "gradient_reversal": lambda m, x: m.second(Reversal.apply(m.first(x), 0.5)).pow(2).mean(),
@@ -157,6 +167,8 @@ CASES = {
     "gradient_of_the_broadcast_shape": lambda m, x: Broadcasting.apply(m.first(x), m.scale).pow(2).mean(),
     "used_first_under_no_grad": lambda m, x: _used_first_under_no_grad(m, x),
     "changed_after_the_function": lambda m, x: halved(m.first(x)).add_(m.scale).pow(2).mean(),
+    "zeros_reach_a_function": lambda m, x: Scaled.apply(m.first(x), 1, m.scale)[0].copy_(m.second(x)).pow(2).mean(),
+    "zeros_are_not_passed_on": lambda m, x: Frozen.apply(m.first(x), m.scale).copy_(m.second(x)).pow(2).mean(),
     "function_under_no_grad": lambda m, x: _function_under_no_grad(m, x),
     "constant_result": lambda m, x: (ConstantResult.apply(m.first(x)) * m.scale).sum() + m.second(x).pow(2).mean(),
 }

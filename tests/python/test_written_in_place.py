@@ -36,6 +36,21 @@ def data_assigned(m, x):
     return (m.first(x) * m.scale).pow(2).mean()
 
 
+def data_assigned_after_a_view(m, x):
+    view = m.scale[1:3]
+    m.scale.data = m.scale.detach() * 0.9
+    return (m.first(x) * m.scale).pow(2).mean() + view.pow(2).sum()
+
+
+def hook_after_a_write_under_no_grad(m, x):
+    y = m.first(x)
+    early = (y + m.scale).mean()
+    with torch.no_grad():
+        y.data.div_(2)
+    y.register_hook(lambda gradient: gradient * 0.5)
+    return early + y.sum() / 10
+
+
 def activation_under_no_grad(m, x):
     y = m.first(x)
     with torch.no_grad():

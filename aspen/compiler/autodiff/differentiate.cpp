@@ -85,6 +85,8 @@ class Differentiator {
     std::vector<bool> needed;
     for (Value* output : op.outputs()) arriving.push_back(gradient_of(output));
     for (const Value* input : op.inputs()) needed.push_back(wants_gradient(input));
+    // Only the function of the user's knows to which inputs it passes zeros on.
+    if (op.is("custom_gradient")) fill_in_zeros(op, arriving);
     bool arrives = std::any_of(arriving.begin(), arriving.end(), [](const Value* g) { return g != nullptr; });
     if (!arrives) return pass_on_zeros(op);
     if (!op.def().has_gradient()) {
@@ -98,6 +100,15 @@ class Differentiator {
     op.def().gradient(context);
     for (std::size_t i = 0; i < op.num_inputs(); ++i) {
       if (needed[i]) take(context, i);
+    }
+  }
+
+  void fill_in_zeros(const Op& op, std::vector<Value*>& arriving) {
+    for (std::size_t i = 0; i < arriving.size(); ++i) {
+      Value* output = op.output(i);
+      if (arriving[i] != nullptr || !wants_gradient(output) || reached_by_[output->id()] == nullptr) continue;
+      like(op);
+      arriving[i] = build::full_like(b_, output, 0);
     }
   }
 
