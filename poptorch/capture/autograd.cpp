@@ -167,8 +167,10 @@ class CapturingHooks final : public at::impl::VariableHooksInterface {
     }
   }
 
-  at::TensorBase tensor_data(const at::TensorBase& self) const override { return own_.tensor_data(self); }
-  at::TensorBase variable_data(const at::TensorBase& self) const override { return own_.variable_data(self); }
+  at::TensorBase tensor_data(const at::TensorBase& self) const override { return answering(own_.tensor_data(self)); }
+  at::TensorBase variable_data(const at::TensorBase& self) const override {
+    return answering(own_.variable_data(self));
+  }
   unsigned _register_hook(const at::TensorBase& self,
                           std::function<at::TensorBase(const at::TensorBase&)> hook) const override {
     return own_._register_hook(self, std::move(hook));
@@ -188,6 +190,12 @@ class CapturingHooks final : public at::impl::VariableHooksInterface {
   void requires_grad_(const at::TensorBase& self, bool wanted) const override { own_.requires_grad_(self, wanted); }
 
  private:
+  // Torch takes from `.data` what it knows of gradients. It may get some of its own when it is written.
+  static at::TensorBase answering(at::TensorBase tensor) {
+    if (TracedImpl* impl = traced_impl(tensor)) impl->set_autograd_meta(make_traced_autograd_meta(*impl));
+    return tensor;
+  }
+
   static Recorder* recorder_of(const at::TensorBase& self) {
     TracedImpl* impl = traced_impl(self);
     Recorder* recorder = impl == nullptr ? nullptr : Recorder::current();
@@ -260,7 +268,7 @@ void Autograd::take_in(const at::Tensor& result) {
     std::lock_guard lock(capture.mutex);
     for (const TracedImpl* impl : capture.tensors) {
       const auto* meta = static_cast<const ag::AutogradMeta*>(impl->autograd_meta());
-      if (meta->grad_fn_ == function) results.emplace(meta->output_nr_, impl->traced());
+      if (meta != nullptr && meta->grad_fn_ == function) results.emplace(meta->output_nr_, impl->traced());
     }
   }
 
