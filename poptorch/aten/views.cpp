@@ -154,8 +154,16 @@ void select(Call& call) {
 // diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1)
 void diagonal(Call& call) {
   ChainMaker chain = chain_of(call);
-  view(call, chain.diagonal(call.integer("offset"), axis_argument(call, "dim1", chain.shape()),
-                            axis_argument(call, "dim2", chain.shape())));
+  std::int64_t offset = call.integer("offset"), axis1 = axis_argument(call, "dim1", chain.shape()),
+               axis2 = axis_argument(call, "dim2", chain.shape());
+  if (axis1 > axis2) {
+    std::swap(axis1, axis2);
+    offset = -offset;
+  }
+  // The chain merges both axes: where memory does not allow that, what is left has no strides in it.
+  const auto rank = static_cast<std::int64_t>(chain.shape().size());
+  if (axis1 != rank - 2 || axis2 != rank - 1 || !call.is_contiguous("self")) decline("the axes cannot be merged");
+  view(call, chain.diagonal(offset, axis1, axis2));
 }
 
 // unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]

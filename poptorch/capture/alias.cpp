@@ -27,7 +27,7 @@ std::vector<std::int64_t> inverse_permutation(const std::vector<std::int64_t>& p
 }
 
 // The contents `whole` of which `step` shows a part, with that part replaced by `part`.
-Value* put_back(Builder& b, const ViewStep& step, Value* whole, Value* part) {
+Value* replace_part(Builder& b, const ViewStep& step, Value* whole, Value* part) {
   if (step.op == "reshape") return aspen::build::reshape(b, part, whole->shape());
   if (step.op == "transpose") {
     const auto& permutation = step.attrs.as<aspen::TransposeAttrs>().permutation;
@@ -159,13 +159,19 @@ Value* Traced::contents(Builder& b) {
   return history.contents;
 }
 
-Value* Traced::read(Builder& b) {
-  if (value_ != nullptr && seen_ == storage_->writes) return value_;
-  WithGradients scope(b);
-  value_ = contents(b);
-  for (const ViewStep& step : chain_) value_ = apply(b, step, value_);
+void Traced::remember(Value* value) {
+  value_ = value;
   seen_ = storage_->writes;
-  return value_;
+  paths_ = history_->paths;
+}
+
+Value* Traced::read(Builder& b) {
+  if (value_ != nullptr && seen_ == storage_->writes && paths_ == history_->paths) return value_;
+  WithGradients scope(b);
+  Value* value = contents(b);
+  for (const ViewStep& step : chain_) value = apply(b, step, value);
+  remember(value);
+  return value;
 }
 
 bool Traced::wants_gradient(Builder& b) { return storage_->capture->paths.wants(read(b)); }
@@ -176,15 +182,20 @@ bool Traced::covers_storage() const {
                       [](const ViewStep& step) { return step.op == "slice" || step.op == "take"; });
 }
 
+// The contents with the part that this tensor shows replaced.
+Value* Traced::put_back(Builder& b, Value* value) {
+  // What each step started from, the whole storage first.
+  std::vector<Value*> wholes = {contents(b)};
+  for (std::size_t i = 0; i + 1 < chain_.size(); ++i) wholes.push_back(apply(b, chain_[i], wholes.back()));
+  for (std::size_t i = chain_.size(); i-- > 0;) value = replace_part(b, chain_[i], wholes[i], value);
+  return value;
+}
+
 void Traced::write(Builder& b, Value* value) {
   const bool tracked = !b.no_grad;
   WithGradients scope(b);
   Value* old = contents(b);
-  // What each step started from, the whole storage first.
-  std::vector<Value*> wholes = {old};
-  for (std::size_t i = 0; i + 1 < chain_.size(); ++i) wholes.push_back(apply(b, chain_[i], wholes.back()));
-  Value* whole = value;
-  for (std::size_t i = chain_.size(); i-- > 0;) whole = put_back(b, chain_[i], wholes[i], whole);
+  Value* whole = put_back(b, value);
   const bool had_path = storage_->capture->paths.wants(old);
   if (!tracked) {
     whole = with_path(b, whole, old);
@@ -194,12 +205,15 @@ void Traced::write(Builder& b, Value* value) {
   storage_->base = history_->contents = whole;
   history_->seen = ++storage_->writes;
   // Read back through the contents where those lead gradients on.
-  if (chain_.empty()) {
-    value_ = whole;
-  } else {
-    value_ = tracked && !had_path ? value : nullptr;
-  }
-  seen_ = storage_->writes;
+  if (chain_.empty()) value = whole;
+  remember(chain_.empty() || (tracked && !had_path) ? value : nullptr);
+}
+
+void Traced::set_path(Builder& b, Value* value) {
+  WithGradients scope(b);
+  history_->contents = put_back(b, value);
+  ++history_->paths;
+  remember(value);
 }
 
 std::shared_ptr<Traced> Traced::view(Builder& b, const ViewChain& steps) {
@@ -223,8 +237,7 @@ std::shared_ptr<Traced> Traced::view(Builder& b, const ViewChain& steps) {
   }
   auto history = own_history ? std::make_shared<History>(History{.detached = true}) : history_;
   auto result = std::make_shared<Traced>(storage_, std::move(history), std::move(chain), value->shape());
-  result->value_ = value;
-  result->seen_ = storage_->writes;
+  result->remember(value);
   return result;
 }
 

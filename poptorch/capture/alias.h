@@ -59,6 +59,7 @@ struct History {
   bool detached = false;             // begins without a path
   aspen::Value* contents = nullptr;  // as of `seen` writes; nullptr: not asked for yet
   std::uint64_t seen = 0;
+  std::uint64_t paths = 0;  // how often it was given another path
 };
 
 class Traced {
@@ -77,8 +78,13 @@ class Traced {
   // `value` has the shape and graph type of this tensor. With b.no_grad the path of gradients stays what it was. A
   // write through a broadcast is a UserError, as in torch.
   void write(aspen::Builder& b, aspen::Value* value);
+  // The same elements, but with the path of gradients of `value`, for all tensors of this History.
+  void set_path(aspen::Builder& b, aspen::Value* value);
   // With b.no_grad, or through a step `detach`, the view has a History of its own.
   std::shared_ptr<Traced> view(aspen::Builder& b, const ViewChain& steps);
+  // What is written through a view is not computed from the value it shows, but from its part of the whole: hooks on
+  // that value have seen the last of it.
+  void forget_view() { value_ = chain_.empty() ? value_ : nullptr; }
   // Another storage that holds `value`, on the path of gradients of this tensor.
   std::shared_ptr<Traced> moved(aspen::Builder& b, aspen::Value* value);
   // Whether torch's reshape() to `shape` shares memory with this tensor; if not, it is a copy.
@@ -89,6 +95,8 @@ class Traced {
 
  private:
   aspen::Value* contents(aspen::Builder& b);
+  aspen::Value* put_back(aspen::Builder& b, aspen::Value* value);
+  void remember(aspen::Value* value);
   aspen::Value* cut(aspen::Builder& b, aspen::Value* value) const;
   aspen::Value* with_path(aspen::Builder& b, aspen::Value* value, aspen::Value* path) const;
   bool covers_storage() const;
@@ -97,8 +105,9 @@ class Traced {
   std::shared_ptr<History> history_;
   ViewChain chain_;  // without `detach`
   aspen::Shape shape_;
-  aspen::Value* value_ = nullptr;  // what the tensor shows, as of `seen_` writes to the storage; nullptr: derive it
-  std::uint64_t seen_ = 0;
+  // What the tensor shows, as of `seen_` writes to the storage and `paths_` paths of the History; nullptr: derive it.
+  aspen::Value* value_ = nullptr;
+  std::uint64_t seen_ = 0, paths_ = 0;
 };
 
 }  // namespace poptorch

@@ -298,7 +298,7 @@ void Autograd::take_in(const at::Tensor& result) {
   const aspen::Op* op = b.emit("custom_gradient", std::move(inputs), attrs);
   std::size_t next = 0;
   for (const auto& [number, traced] : results) {
-    traced->write(b, op->output(next++));
+    traced->set_path(b, op->output(next++));
     known[number] = traced->read(b);
   }
   b.no_grad = no_grad;

@@ -1,5 +1,7 @@
 // How an op gets into the graph: the order of ways that are tried, best first.
+#include <ATen/TensorUtils.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty_strided.h>
 
 #include <utility>
 
@@ -159,6 +161,20 @@ Lowered by_parts(Recorder& recorder, const OperatorHandle& op, Stack arguments) 
   return arguments;
 }
 
+// Of each result of an op that only rearranges one tensor, in memory; empty where there are no fixed ones.
+std::vector<std::vector<std::int64_t>> strides_of_view(const OperatorHandle& op, Stack arguments, std::size_t self,
+                                                       const Traced& traced) {
+  const auto own = traced.strides();
+  arguments[self] = at::empty_strided(traced.shape(), own ? *own : at::detail::defaultStrides(traced.shape()),
+                                      at::TensorOptions(c10::kMeta));
+  op.callBoxed(&arguments);
+  std::vector<std::vector<std::int64_t>> strides;
+  for_each_tensor(arguments, [&](const at::Tensor& shown) {
+    strides.push_back(own ? shown.strides().vec() : std::vector<std::int64_t>());
+  });
+  return strides;
+}
+
 // Any op that only rearranges one tensor: applied to the positions 0, 1, 2, ... it tells where each element comes
 // from, and the result is a view that takes them from there.
 Lowered by_positions(Recorder& recorder, const OperatorHandle& op, const Stack& arguments) {
@@ -184,11 +200,13 @@ Lowered by_positions(Recorder& recorder, const OperatorHandle& op, const Stack& 
             places.min().item<std::int64_t>() >= 0 && places.max().item<std::int64_t>() < size;
   });
   if (!plain) return {};
+  const auto strides = strides_of_view(op, arguments, self, *traced);
+  std::size_t next = 0;
   results[0] = map_tensors(results[0], [&](const at::Tensor& places) {
     aspen::Value* index =
         aspen::build::constant(recorder.b, {aspen::DType::kI32, shape_of(places)}, to_graph_bytes(places));
     ViewStep take{"take", aspen::Attrs::of(aspen::TakeAttrs{.axis = 0}), index};
-    if (traced->is_contiguous()) take.strides = places.strides().vec();  // those of the view, then
+    take.strides = strides[next++];
     return make_traced(
         traced->view(recorder.b, {{"reshape", aspen::Attrs::of(aspen::ReshapeAttrs{{size}})}, std::move(take)}));
   });
@@ -197,8 +215,22 @@ Lowered by_positions(Recorder& recorder, const OperatorHandle& op, const Stack& 
 
 }  // namespace
 
+// Whatever the arguments show is in the graph before the op: what the op adds is its own.
+void Recorder::bring_up_to_date(const OperatorHandle& op, const Stack& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool is_written = writes(op.schema().arguments()[i]);
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      const auto traced = traced_impl(tensor) == nullptr ? nullptr : find(tensor);
+      if (traced == nullptr) return;
+      if (is_written) traced->forget_view();
+      traced->read(b);
+    });
+  }
+}
+
 Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
   locate();
+  if (training_) bring_up_to_date(op, arguments);
   NestedValue first_new(first_new_value_, b.graph().num_values());
   bool traced = false, on_device = false;
   for_each_tensor(arguments, [&](const at::Tensor& tensor) { traced = traced || is_traced(tensor); });

@@ -121,6 +121,7 @@ class Recorder {
 
   void require_block(const c10::OperatorHandle& op) const;
   void require_own(const TracedImpl& impl) const;
+  void bring_up_to_date(const c10::OperatorHandle& op, const torch::jit::Stack& arguments);
   aspen::Value* constant_of(const at::Tensor& tensor);
   void assign_written_variables();
 
