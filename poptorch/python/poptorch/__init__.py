@@ -110,7 +110,8 @@ def ipuHardwareIsAvailable(num_ipus=1):
 
 def ipuHardwareVersion():
     """The generation the virtual IPUs stand for."""
-    assert ipuHardwareIsAvailable(), "There is no IPU hardware: POPTORCH_IPU_MODEL or POPTORCH_SMALL_IPU_MODEL is set"
+    if not ipuHardwareIsAvailable():
+        raise AssertionError("There is no IPU hardware: POPTORCH_IPU_MODEL or POPTORCH_SMALL_IPU_MODEL is set")
     return 2
 
 

@@ -31,20 +31,23 @@ class Signature:
     def bind(self, args, kwargs):
         """The value of each parameter, in the order of the signature, defaults filled in."""
         names = [p.name for p in self.parameters]
-        assert self._has_var_positional or len(args) <= len(self._positional), (
-            f"Too many arguments: forward takes {len(self._positional)} positional arguments "
-            f"({', '.join(p.name for p in self._positional)}), but {len(args)} were given"
-        )
+        if not self._has_var_positional and len(args) > len(self._positional):
+            raise AssertionError(
+                f"Too many arguments: forward takes {len(self._positional)} positional arguments "
+                f"({', '.join(p.name for p in self._positional)}), but {len(args)} were given"
+            )
         given = {p.name: value for p, value in zip(self._positional, args)}
         extra = {}
         for name, value in kwargs.items():
-            assert name not in given, f'Argument "{name}" was given twice: by position and by name'
+            if name in given:
+                raise AssertionError(f'Argument "{name}" was given twice: by position and by name')
             if name in names and not self._is_variadic(name):
                 given[name] = value
             else:
-                assert self._has_var_keyword, (
-                    f'Unexpected argument "{name}"; forward takes {", ".join(names) or "no arguments"}'
-                )
+                if not self._has_var_keyword:
+                    raise AssertionError(
+                        f'Unexpected argument "{name}"; forward takes {", ".join(names) or "no arguments"}'
+                    )
                 extra[name] = value
         return [self._value(p, given, args, extra) for p in self.parameters]
 
@@ -147,14 +150,17 @@ class ArgumentPlan:
     def _first_rows(path, tensor, num_micro_batches, rule):
         if num_micro_batches == 1:
             return tensor.detach()
-        assert tensor.dim() > 0, (
-            f'Argument "{path}" is a single number; every input must have a first dimension that is a multiple of '
-            f"{rule}. Give each micro-batch its own value, e.g. with .expand({num_micro_batches})"
-        )
-        assert tensor.shape[0] % num_micro_batches == 0, (
-            f'Argument "{path}" of shape {list(tensor.shape)} does not divide into micro-batches: its first dimension '
-            f"{tensor.shape[0]} must be a multiple of {rule}. poptorch.DataLoader makes batches of the right size"
-        )
+        if tensor.dim() == 0:
+            raise AssertionError(
+                f'Argument "{path}" is a single number; every input must have a first dimension that is a multiple of '
+                f"{rule}. Give each micro-batch its own value, e.g. with .expand({num_micro_batches})"
+            )
+        if tensor.shape[0] % num_micro_batches != 0:
+            raise AssertionError(
+                f'Argument "{path}" of shape {list(tensor.shape)} does not divide into micro-batches: its first '
+                f"dimension {tensor.shape[0]} must be a multiple of {rule}. poptorch.DataLoader makes batches of the right "
+                "size"
+            )
         return tensor.detach()[: tensor.shape[0] // num_micro_batches]
 
     def inputs(self, args, kwargs):

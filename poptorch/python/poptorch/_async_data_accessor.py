@@ -95,11 +95,13 @@ class AsynchronousDataAccessor:
         if isinstance(dataset, DataLoader):
             drop_last = dataset._drop_last_item
             combined = dataset.combinedBatchSize or 1
-            assert drop_last or combined == 1 or rebatched_size is not None, (
-                "A DataLoader with drop_last=False ends with a smaller item, which needs rebatched_size "
-                "or mode=poptorch.DataLoaderMode.AsyncRebatched"
-            )
-        assert rebatched_size is None or rebatched_size > 1, f"rebatched_size must exceed 1, not {rebatched_size}"
+            if not drop_last and combined != 1 and rebatched_size is None:
+                raise AssertionError(
+                    "A DataLoader with drop_last=False ends with a smaller item, which needs rebatched_size "
+                    "or mode=poptorch.DataLoaderMode.AsyncRebatched"
+                )
+        if rebatched_size is not None and rebatched_size <= 1:
+            raise AssertionError(f"rebatched_size must exceed 1, not {rebatched_size}")
         return drop_last
 
     # -- the worker -----------------------------------------------------------------------------------------------
@@ -193,9 +195,12 @@ class AsynchronousDataAccessor:
 
     def _wait_for_item(self):
         while not self._shared.filled.acquire(timeout=1.0):
-            assert self._process is not None, "The AsynchronousDataAccessor was terminated"
-            assert self._process.is_alive(), f"The worker of the AsynchronousDataAccessor died{self._reason()}"
-        assert self._process is not None, "The AsynchronousDataAccessor was terminated"
+            if self._process is None:
+                raise AssertionError("The AsynchronousDataAccessor was terminated")
+            if not self._process.is_alive():
+                raise AssertionError(f"The worker of the AsynchronousDataAccessor died{self._reason()}")
+        if self._process is None:
+            raise AssertionError("The AsynchronousDataAccessor was terminated")
 
     def _reason(self):
         try:

@@ -31,7 +31,8 @@ class DataLoader(torch.utils.data.DataLoader):
         batch_sampler=None,
         **kwargs,
     ):
-        assert isinstance(options, Options), f"DataLoader expects poptorch.Options first, not {type(options).__name__}"
+        if not isinstance(options, Options):
+            raise AssertionError(f"DataLoader expects poptorch.Options first, not {type(options).__name__}")
         options._freeze()
         self._accessor = None
         self._options = options
@@ -43,9 +44,8 @@ class DataLoader(torch.utils.data.DataLoader):
         if batch_sampler is not None:
             batch_size = getattr(batch_sampler, "batch_size", None)
         else:
-            assert batch_size is not None or not partition, (
-                "batch_size=None cannot be combined with automatic partitioning among processes"
-            )
+            if batch_size is None and partition:
+                raise AssertionError("batch_size=None cannot be combined with automatic partitioning among processes")
         self._combined_batch_size = None if batch_size is None else batch_size * factor
         self._drop_last_item = drop_last
 
@@ -65,10 +65,11 @@ class DataLoader(torch.utils.data.DataLoader):
             if is_iterable:
                 self._check_iterable(partition, num_workers, kwargs)
             elif partition:
-                assert kwargs.get("sampler") is None, (
-                    "A sampler of your own cannot be combined with automatic partitioning among processes; "
-                    "give auto_distributed_partitioning=False"
-                )
+                if kwargs.get("sampler") is not None:
+                    raise AssertionError(
+                        "A sampler of your own cannot be combined with automatic partitioning among processes; "
+                        "give auto_distributed_partitioning=False"
+                    )
                 kwargs["sampler"] = self._share_sampler(dataset, shuffle, drop_last)
                 shuffle = None
             kwargs["batch_size"] = torch_batch_size
@@ -103,10 +104,11 @@ class DataLoader(torch.utils.data.DataLoader):
 
     @staticmethod
     def _check_iterable(partition, num_workers, kwargs):
-        assert not partition, (
-            "An iterable data set cannot be partitioned automatically among processes; give "
-            "auto_distributed_partitioning=False and let the data set yield the share of this process"
-        )
+        if partition:
+            raise AssertionError(
+                "An iterable data set cannot be partitioned automatically among processes; give "
+                "auto_distributed_partitioning=False and let the data set yield the share of this process"
+            )
         if num_workers > 1 and kwargs.get("worker_init_fn") is None:
             logger.warning(
                 "DataLoader: an iterable data set with num_workers=%d and no worker_init_fn yields every element %d "
@@ -122,11 +124,13 @@ class DataLoader(torch.utils.data.DataLoader):
         return mode
 
     def _worker_batch_size(self, worker_size):
-        assert self._combined_batch_size is not None, "AsyncRebatched needs a batch_size"
+        if self._combined_batch_size is None:
+            raise AssertionError("AsyncRebatched needs a batch_size")
         worker_size = self._combined_batch_size if worker_size is None else worker_size
-        assert worker_size <= self._combined_batch_size, (
-            f"rebatched_worker_size {worker_size} exceeds the combined batch size {self._combined_batch_size}"
-        )
+        if worker_size > self._combined_batch_size:
+            raise AssertionError(
+                f"rebatched_worker_size {worker_size} exceeds the combined batch size {self._combined_batch_size}"
+            )
         return worker_size
 
     def _piece_size(self, num_workers, collate_fn):
@@ -140,10 +144,11 @@ class DataLoader(torch.utils.data.DataLoader):
     def _share_sampler(self, dataset, shuffle, drop_last):
         seed = None
         if shuffle:
-            assert self._options.exists("random_seed"), (
-                "shuffle=True among several processes needs the same seed in each of them: call "
-                "options.randomSeed(seed)"
-            )
+            if not self._options.exists("random_seed"):
+                raise AssertionError(
+                    "shuffle=True among several processes needs the same seed in each of them: call "
+                    "options.randomSeed(seed)"
+                )
             seed = self._options.random_seed
         distributed = self._options.Distributed
         return ProcessShareSampler(

@@ -116,9 +116,8 @@ class UnavailableMembers:
         _refuse("Loading a compiled model", "call the model, which compiles it", "loadExecutable")
 
     def getAnchoredTensor(self, short_name):
-        assert short_name in self.options.anchored_tensors, (
-            f'No tensor was anchored as "{short_name}" with options.anchorTensor'
-        )
+        if short_name not in self.options.anchored_tensors:
+            raise AssertionError(f'No tensor was anchored as "{short_name}" with options.anchorTensor')
         _refuse("Returning inner tensors", "return them from forward", "getAnchoredTensor")
 
     def cycleCount(self):

@@ -20,9 +20,10 @@ class VariableAttributes:
         self._allowed_attributes = set(allowed_attributes)
 
     def _check(self, attr):
-        assert attr in self._allowed_attributes, (
-            f'Unknown optimiser attribute "{attr}"; expected one of {", ".join(sorted(self._allowed_attributes))}'
-        )
+        if attr not in self._allowed_attributes:
+            raise AssertionError(
+                f'Unknown optimiser attribute "{attr}"; expected one of {", ".join(sorted(self._allowed_attributes))}'
+            )
 
     def isConstant(self, attr):
         return attr not in self._variable_attributes

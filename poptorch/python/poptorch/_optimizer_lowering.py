@@ -54,13 +54,15 @@ def kind_of(optimizer):
 def _number(name, value):
     if isinstance(value, torch.Tensor) and value.numel() == 1:
         value = value.item()
-    assert isinstance(value, (int, float)), f"Optimiser attribute {name} must be a number, not {value!r}"
+    if not isinstance(value, (int, float)):
+        raise AssertionError(f"Optimiser attribute {name} must be a number, not {value!r}")
     return value
 
 
 def _attribute(name, value):
     if name == "betas":
-        assert isinstance(value, (tuple, list)) and len(value) == 2, f"betas must be two numbers, not {value!r}"
+        if not isinstance(value, (tuple, list)) or len(value) != 2:
+            raise AssertionError(f"betas must be two numbers, not {value!r}")
         return tuple(_number("betas", beta) for beta in value)
     return _number(name, value)
 
@@ -89,9 +91,8 @@ class LoweredOptimizer:
                 constant = is_constant(optimizer, name, value)
                 self.constant[name] = self.constant.get(name, True) and constant
         self.centered = bool(self.groups[0].get("centered", False))
-        assert all(bool(g.get("centered", False)) == self.centered for g in self.groups), (
-            "centered must be the same in all parameter groups of RMSprop"
-        )
+        if not all(bool(g.get("centered", False)) == self.centered for g in self.groups):
+            raise AssertionError("centered must be the same in all parameter groups of RMSprop")
 
     # -- what the compiler needs ----------------------------------------------------------------------------------
     def _keeps_velocity(self, attributes):

@@ -32,11 +32,15 @@ class _PopartOptions(OptionsDict):
 
     def setPatterns(self, patterns, level=2):
         """Switches graph patterns on and off by name: a scheduling hint."""
-        assert isinstance(patterns, dict), f"patterns must be a dict, not {type(patterns).__name__}"
-        assert isinstance(level, int), f"level must be an int, not {type(level).__name__}"
+        if not isinstance(patterns, dict):
+            raise AssertionError(f"patterns must be a dict, not {type(patterns).__name__}")
+        if not isinstance(level, int):
+            raise AssertionError(f"level must be an int, not {type(level).__name__}")
         for name, enabled in patterns.items():
-            assert isinstance(name, str), f"The name of a pattern must be a str, not {name!r}"
-            assert isinstance(enabled, bool), f"The value of pattern {name} must be a bool, not {enabled!r}"
+            if not isinstance(name, str):
+                raise AssertionError(f"The name of a pattern must be a str, not {name!r}")
+            if not isinstance(enabled, bool):
+                raise AssertionError(f"The value of pattern {name} must be a bool, not {enabled!r}")
         self.set("patterns_level", level)
         return self.set("patterns", dict(patterns))
 
@@ -64,7 +68,8 @@ class _PrecisionOptions(OptionsDict):
 
     def enableFloatingPointExceptions(self, exceptions_on):
         self._check_not_frozen()
-        assert isinstance(exceptions_on, bool), f"enableFloatingPointExceptions expects a bool, not {exceptions_on!r}"
+        if not isinstance(exceptions_on, bool):
+            raise AssertionError(f"enableFloatingPointExceptions expects a bool, not {exceptions_on!r}")
         self._popart.set("enableFloatingPointChecks", exceptions_on)
         return self
 
@@ -140,7 +145,8 @@ class _TrainingOptions(OptionsDict):
 
     def setConvolutionDithering(self, enabled):
         self._check_not_frozen()
-        assert isinstance(enabled, bool), f"setConvolutionDithering expects a bool, not {enabled!r}"
+        if not isinstance(enabled, bool):
+            raise AssertionError(f"setConvolutionDithering expects a bool, not {enabled!r}")
         self._popart.set("convolutionOptions", {"enableConvDithering": enabled})
         return self
 
@@ -151,15 +157,18 @@ class TensorLocationSettings(OptionsDict):
     def useOnChipStorage(self, use_on_chip_storage=True):
         if use_on_chip_storage is None:
             return self.deleteIfExists("onChip")
-        assert isinstance(use_on_chip_storage, bool), f"useOnChipStorage expects a bool, not {use_on_chip_storage!r}"
+        if not isinstance(use_on_chip_storage, bool):
+            raise AssertionError(f"useOnChipStorage expects a bool, not {use_on_chip_storage!r}")
         return self.createOrSet(onChip=int(use_on_chip_storage))
 
     def _flag(self, name, value):
-        assert isinstance(value, bool), f"{name} expects a bool, not {value!r}"
+        if not isinstance(value, bool):
+            raise AssertionError(f"{name} expects a bool, not {value!r}")
         return self.createOrSet(**{name: int(value)})
 
     def _minimum(self, name, value):
-        assert isinstance(value, int), f"{name} expects an int, not {value!r}"
+        if not isinstance(value, int):
+            raise AssertionError(f"{name} expects an int, not {value!r}")
         return self.createOrSet(**{name: value})
 
     def useReplicatedTensorSharding(self, use_rts=True):
@@ -182,16 +191,17 @@ class _TensorLocationOptions(OptionsDict):
     """Where activations, weights, optimiser state and accumulators are kept."""
 
     def numIOTiles(self, num_tiles):
-        assert isinstance(num_tiles, int), f"numIOTiles expects an int, not {num_tiles!r}"
-        assert num_tiles % 2 == 0 and 32 <= num_tiles <= 192, (
-            f"numIOTiles must be an even number from 32 to 192, not {num_tiles}"
-        )
+        if not isinstance(num_tiles, int):
+            raise AssertionError(f"numIOTiles expects an int, not {num_tiles!r}")
+        if num_tiles % 2 != 0 or not 32 <= num_tiles <= 192:
+            raise AssertionError(f"numIOTiles must be an even number from 32 to 192, not {num_tiles}")
         return self.createOrSet(numIOTiles=num_tiles)
 
     def _location(self, kind, location):
-        assert isinstance(location, TensorLocationSettings), (
-            f"The location of {kind} tensors must be a poptorch.TensorLocationSettings, not {location!r}"
-        )
+        if not isinstance(location, TensorLocationSettings):
+            raise AssertionError(
+                f"The location of {kind} tensors must be a poptorch.TensorLocationSettings, not {location!r}"
+            )
         return self.createOrSet(**{f"location_{kind}": location.toDict()})
 
     def setActivationLocation(self, location):

@@ -44,14 +44,16 @@ class OptionsDict:
     def set(self, **kwargs):
         self._check_not_frozen()
         for key, value in kwargs.items():
-            assert key in self._values, (
-                f"Invalid option {key}: {type(self).__name__} has {', '.join(sorted(self._values))}"
-            )
+            if key not in self._values:
+                raise AssertionError(
+                    f"Invalid option {key}: {type(self).__name__} has {', '.join(sorted(self._values))}"
+                )
             current = self._values[key]
-            assert isinstance(value, type(current)), (
-                f"Unexpected type {type(value).__name__} of {value!r} for option {key}; "
-                f"expected {type(current).__name__}"
-            )
+            if not isinstance(value, type(current)):
+                raise AssertionError(
+                    f"Unexpected type {type(value).__name__} of {value!r} for option {key}; "
+                    f"expected {type(current).__name__}"
+                )
             self._values[key] = value
         return self
 
@@ -73,7 +75,8 @@ class OptionsDict:
         return self
 
     def __call__(self, key):
-        assert key in self._values, f"Invalid option {key}: {type(self).__name__} has {', '.join(sorted(self._values))}"
+        if key not in self._values:
+            raise AssertionError(f"Invalid option {key}: {type(self).__name__} has {', '.join(sorted(self._values))}")
         return self._values[key]
 
     def __getattr__(self, name):

@@ -113,10 +113,11 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         return self._result.rebuild(outputs)
 
     def _check_may_run(self):
-        assert self._options.connection_type != ConnectionType.Never, (
-            "The model cannot run: its options have ConnectionType.Never (also set by useOfflineIpuTarget), "
-            "with which it can only be compiled"
-        )
+        if self._options.connection_type == ConnectionType.Never:
+            raise AssertionError(
+                "The model cannot run: its options have ConnectionType.Never (also set by useOfflineIpuTarget), "
+                "with which it can only be compiled"
+            )
 
     # -- compiling ------------------------------------------------------------------------------------------------
     def compile(self, *args, **kwargs):
@@ -236,7 +237,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         return self._compilation_time
 
     def getTensorNames(self):
-        assert self._core is not None, "getTensorNames needs a compiled model; call it, or call compile() first"
+        if self._core is None:
+            raise AssertionError("getTensorNames needs a compiled model; call it, or call compile() first")
         return self._core.tensor_names()
 
     # -- devices --------------------------------------------------------------------------------------------------
@@ -246,9 +248,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
     def attachToDevice(self):
         """Takes a device and uploads weights and optimiser state."""
         self._require_compiled("attachToDevice")
-        assert self._options.connection_type != ConnectionType.Never, (
-            "The model cannot be attached: its options have ConnectionType.Never"
-        )
+        if self._options.connection_type == ConnectionType.Never:
+            raise AssertionError("The model cannot be attached: its options have ConnectionType.Never")
         if self._attached:
             raise createPoptorchError("[attachToDevice] the model is attached to a device already.")
         self._core.attach()

@@ -54,11 +54,12 @@ class ExecutorParameter(torch.nn.Parameter):
     def replicaGrouping(self, comm_group_type, shards, variable_retrieval_mode):
         """Before the model is compiled. shards: replicas that share a value. The parameter has the values of all groups
         (OnePerGroup) or replicas (AllReplicas) along an additional first dimension, which forward does not see."""
-        assert isinstance(comm_group_type, CommGroupType), f"Expected a CommGroupType, not {comm_group_type!r}"
-        assert isinstance(shards, int), f"shards must be an int, not {shards!r}"
-        assert isinstance(variable_retrieval_mode, VariableRetrievalMode), (
-            f"Expected a VariableRetrievalMode, not {variable_retrieval_mode!r}"
-        )
+        if not isinstance(comm_group_type, CommGroupType):
+            raise AssertionError(f"Expected a CommGroupType, not {comm_group_type!r}")
+        if not isinstance(shards, int):
+            raise AssertionError(f"shards must be an int, not {shards!r}")
+        if not isinstance(variable_retrieval_mode, VariableRetrievalMode):
+            raise AssertionError(f"Expected a VariableRetrievalMode, not {variable_retrieval_mode!r}")
         if self._executor.isCompiled():
             raise createPoptorchError(
                 f'[replicaGrouping] parameter "{self._name}": the model is compiled already; call replicaGrouping '

@@ -10,9 +10,8 @@ class Stage:
     """Blocks that run together on one device."""
 
     def __init__(self, *block_ids):
-        assert all(isinstance(block, BlockId) for block in block_ids), (
-            f"A Stage is made of block ids, which are strings: {block_ids!r}"
-        )
+        if not all(isinstance(block, BlockId) for block in block_ids):
+            raise AssertionError(f"A Stage is made of block ids, which are strings: {block_ids!r}")
         self._blocks = list(block_ids)
         self._ipu = None
 
@@ -22,7 +21,8 @@ class Stage:
 
     def ipu(self, ipu):
         """The device of the stage; by default the one of its blocks, or the number of the stage."""
-        assert isinstance(ipu, int), f"Stage.ipu expects an int, not {ipu!r}"
+        if not isinstance(ipu, int):
+            raise AssertionError(f"Stage.ipu expects an int, not {ipu!r}")
         self._ipu = ipu
         return self
 
@@ -38,9 +38,8 @@ class Phase:
         if args and all(isinstance(arg, Stage) for arg in args):
             self._stages = list(args)
         else:
-            assert all(isinstance(arg, BlockId) for arg in args), (
-                f"A Phase is made of Stages or of block ids, not of both: {args!r}"
-            )
+            if not all(isinstance(arg, BlockId) for arg in args):
+                raise AssertionError(f"A Phase is made of Stages or of block ids, not of both: {args!r}")
             self._stages = [Stage(*args)]
 
     def stage(self, index):
@@ -48,7 +47,8 @@ class Phase:
 
     def ipus(self, *ipus):
         """One device per stage."""
-        assert len(ipus) == len(self._stages), f"Phase has {len(self._stages)} stages, but {len(ipus)} IPUs were given"
+        if len(ipus) != len(self._stages):
+            raise AssertionError(f"Phase has {len(self._stages)} stages, but {len(ipus)} IPUs were given")
         for stage, ipu in zip(self._stages, ipus):
             stage.ipu(ipu)
 
@@ -61,7 +61,8 @@ def _as_stage(arg):
         return arg
     if isinstance(arg, BlockId):
         return Stage(arg)
-    assert isinstance(arg, (list, tuple)), f"Expected a Stage, a block id or a list of block ids, not {arg!r}"
+    if not isinstance(arg, (list, tuple)):
+        raise AssertionError(f"Expected a Stage, a block id or a list of block ids, not {arg!r}")
     return Stage(*arg)
 
 
@@ -73,11 +74,13 @@ class _Strategy:
 
     def _add(self, stage, stage_id, phase_id):
         for block in stage.blocks:
-            assert block not in self._places, f'Block "{block}" is in two stages; a block belongs to one stage'
+            if block in self._places:
+                raise AssertionError(f'Block "{block}" is in two stages; a block belongs to one stage')
             self._places[block] = (stage_id, phase_id, stage)
 
     def stage(self, block_id):
-        assert block_id in self._places, f'Unknown block "{block_id}"; known: {sorted(self._places)}'
+        if block_id not in self._places:
+            raise AssertionError(f'Unknown block "{block_id}"; known: {sorted(self._places)}')
         return self._places[block_id][2]
 
     def _begin_capture(self):
@@ -85,10 +88,11 @@ class _Strategy:
 
     def _place(self, block_id, ipu_id):
         """Stage, phase and device of a block that starts now."""
-        assert block_id in self._places, (
-            f'Block "{block_id}" is not in any stage of {type(self).__name__}; its stages have the blocks '
-            f"{sorted(self._places)}. Add the block to a stage."
-        )
+        if block_id not in self._places:
+            raise AssertionError(
+                f'Block "{block_id}" is not in any stage of {type(self).__name__}; its stages have the blocks '
+                f"{sorted(self._places)}. Add the block to a stage."
+            )
         stage_id, phase_id, stage = self._places[block_id]
         if stage._ipu is not None:
             return stage_id, phase_id, stage._ipu
@@ -117,10 +121,11 @@ class _StagedStrategy(_Strategy):
 
     def _place(self, block_id, ipu_id):
         if self._auto == AutoStage.SameAsIpu:
-            assert ipu_id is not None, (
-                f'Block "{block_id}" has no ipu_id, which AutoStage.SameAsIpu needs to find its stage. Give it an '
-                "ipu_id, use AutoStage.AutoIncrement, or list the stages in the strategy."
-            )
+            if ipu_id is None:
+                raise AssertionError(
+                    f'Block "{block_id}" has no ipu_id, which AutoStage.SameAsIpu needs to find its stage. Give it an '
+                    "ipu_id, use AutoStage.AutoIncrement, or list the stages in the strategy."
+                )
             if block_id not in self._places:
                 self._add(Stage(block_id), ipu_id, 0)
             return ipu_id, 0, ipu_id
@@ -151,7 +156,8 @@ class _PhasedExecution(_Strategy):
             isinstance(phase, Phase) for phase in phases[0]
         ):
             phases = tuple(phases[0])
-        assert phases, f"{type(self).__name__} needs its phases: there is no automatic mode"
+        if not phases:
+            raise AssertionError(f"{type(self).__name__} needs its phases: there is no automatic mode")
         self._phases = [self._as_phase(phase) for phase in phases]
         for phase_id, phase in enumerate(self._phases):
             for stage_id, stage in enumerate(phase._stages):
@@ -168,7 +174,8 @@ class _PhasedExecution(_Strategy):
         return self._phases[index]
 
     def useSeparateBackwardPhase(self, use=True):
-        assert isinstance(use, bool), f"useSeparateBackwardPhase expects a bool, not {use!r}"
+        if not isinstance(use, bool):
+            raise AssertionError(f"useSeparateBackwardPhase expects a bool, not {use!r}")
         self._separate_backward_phase = use
         return self
 
@@ -187,7 +194,8 @@ class SerialPhasedExecution(_PhasedExecution):
         self._liveness = Liveness.AlwaysLive
 
     def setTensorsLiveness(self, liveness):
-        assert isinstance(liveness, Liveness), f"Expected a Liveness, not {liveness!r}"
+        if not isinstance(liveness, Liveness):
+            raise AssertionError(f"Expected a Liveness, not {liveness!r}")
         self._liveness = liveness
         return self
 
@@ -212,7 +220,8 @@ class ParallelPhasedExecution(_PhasedExecution):
         return stage, phase, ipu
 
     def sendTensorsOffChipAfterFwd(self, off_chip=True):
-        assert isinstance(off_chip, bool), f"sendTensorsOffChipAfterFwd expects a bool, not {off_chip!r}"
+        if not isinstance(off_chip, bool):
+            raise AssertionError(f"sendTensorsOffChipAfterFwd expects a bool, not {off_chip!r}")
         self._off_chip_after_fwd = off_chip
         return self
 

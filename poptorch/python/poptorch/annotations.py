@@ -119,7 +119,8 @@ def BlockFunction(user_id=None, ipu_id=None):
 
 def removeBlocks(module):
     """Takes all BeginBlock annotations off a module and its children."""
-    assert isinstance(module, torch.nn.Module), f"removeBlocks expects a torch.nn.Module, not {type(module).__name__}"
+    if not isinstance(module, torch.nn.Module):
+        raise AssertionError(f"removeBlocks expects a torch.nn.Module, not {type(module).__name__}")
     for child in module.modules():
         for key in [k for k, hook in child._forward_pre_hooks.items() if isinstance(hook, _BlockHook)]:
             del child._forward_pre_hooks[key]
@@ -129,7 +130,8 @@ class NameScope:
     """Prefixes the names of the ops in its scope."""
 
     def __init__(self, name):
-        assert isinstance(name, str), f"NameScope expects a str, not {type(name).__name__}"
+        if not isinstance(name, str):
+            raise AssertionError(f"NameScope expects a str, not {type(name).__name__}")
         self.name = name
 
     def __enter__(self):
@@ -149,11 +151,11 @@ class Attribute:
 
     def __init__(self, **attributes):
         for group, entries in attributes.items():
-            assert isinstance(entries, dict), f"The attributes of {group} must be a dict, not {entries!r}"
+            if not isinstance(entries, dict):
+                raise AssertionError(f"The attributes of {group} must be a dict, not {entries!r}")
             for key, value in entries.items():
-                assert isinstance(key, str) and isinstance(value, str), (
-                    f"Attributes are strings with string names, not {key!r}: {value!r}"
-                )
+                if not isinstance(key, str) or not isinstance(value, str):
+                    raise AssertionError(f"Attributes are strings with string names, not {key!r}: {value!r}")
         self._attributes = attributes
         self._previous = None
 
@@ -182,7 +184,8 @@ class MultiConv:
 
     def availableMemoryProportions(self, value):
         def convert(item):
-            assert isinstance(item, float), f"A memory proportion must be a float, not {item!r}"
+            if not isinstance(item, float):
+                raise AssertionError(f"A memory proportion must be a float, not {item!r}")
             return item
 
         return self._store("availableMemoryProportions", value, convert)
@@ -204,15 +207,18 @@ class MultiConv:
         return self._store("enableConvDithering", value, convert)
 
     def planType(self, value):
-        assert value is None or isinstance(value, MultiConvPlanType), f"Expected a MultiConvPlanType, not {value!r}"
+        if value is not None and not isinstance(value, MultiConvPlanType):
+            raise AssertionError(f"Expected a MultiConvPlanType, not {value!r}")
         return self._store("planType", value, MultiConvPlanType)
 
     def perConvReservedTiles(self, value):
-        assert isinstance(value, int), f"perConvReservedTiles expects an int, not {value!r}"
+        if not isinstance(value, int):
+            raise AssertionError(f"perConvReservedTiles expects an int, not {value!r}")
         return self._store("perConvReservedTiles", value, int)
 
     def cycleBackOff(self, value):
-        assert isinstance(value, float), f"cycleBackOff expects a float, not {value!r}"
+        if not isinstance(value, float):
+            raise AssertionError(f"cycleBackOff expects a float, not {value!r}")
         return self._store("cycleBackOff", value, float)
 
     def __enter__(self):

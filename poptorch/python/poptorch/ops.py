@@ -18,7 +18,8 @@ def _check_tensor(op, value):
 
 def identity_loss(x, reduction):
     """Marks a value as the loss to train on, after reducing it by "sum", "mean" or "none"."""
-    assert reduction in _REDUCTIONS, f'The reduction of identity_loss must be "sum", "mean" or "none", not {reduction!r}'
+    if reduction not in _REDUCTIONS:
+        raise AssertionError(f'The reduction of identity_loss must be "sum", "mean" or "none", not {reduction!r}')
     if poptorch_core.is_capturing():
         return torch.ops.poptorch.identity_loss(x, _REDUCTIONS[reduction])
     if reduction == "sum":
@@ -83,10 +84,14 @@ def set_available_memory(tensor, available_memory_proportion):
 
 def serializedMatMul(lhs, rhs, mode, factor=0, keep_precision=False):
     """torch.matmul in `factor` parts, so that less memory is needed at a time."""
-    assert isinstance(lhs, torch.Tensor) and isinstance(rhs, torch.Tensor), "serializedMatMul multiplies two tensors"
-    assert isinstance(mode, MatMulSerializationMode), f"Expected a MatMulSerializationMode, not {mode!r}"
-    assert isinstance(factor, int), f"factor must be an int, not {factor!r}"
-    assert isinstance(keep_precision, bool), f"keep_precision must be a bool, not {keep_precision!r}"
+    if not isinstance(lhs, torch.Tensor) or not isinstance(rhs, torch.Tensor):
+        raise AssertionError("serializedMatMul multiplies two tensors")
+    if not isinstance(mode, MatMulSerializationMode):
+        raise AssertionError(f"Expected a MatMulSerializationMode, not {mode!r}")
+    if not isinstance(factor, int):
+        raise AssertionError(f"factor must be an int, not {factor!r}")
+    if not isinstance(keep_precision, bool):
+        raise AssertionError(f"keep_precision must be a bool, not {keep_precision!r}")
     if mode == MatMulSerializationMode.Disabled or factor in (0, 1):
         return torch.matmul(lhs, rhs)
     if mode == MatMulSerializationMode.InputChannels:
@@ -105,9 +110,11 @@ def serializedMatMul(lhs, rhs, mode, factor=0, keep_precision=False):
 
 
 def _parts(tensor, dim, factor, mode):
-    assert tensor.dim() >= 2, f"serializedMatMul with {mode} needs matrices, not a tensor of {tensor.dim()} dimensions"
+    if tensor.dim() < 2:
+        raise AssertionError(f"serializedMatMul with {mode} needs matrices, not a tensor of {tensor.dim()} dimensions")
     size = tensor.shape[dim]
-    assert size % factor == 0, f"factor {factor} does not divide the size {size} of the dimension that {mode} splits"
+    if size % factor != 0:
+        raise AssertionError(f"factor {factor} does not divide the size {size} of the dimension that {mode} splits")
     return torch.split(tensor, size // factor, dim=dim)
 
 

@@ -15,7 +15,8 @@ _FLOAT_TYPES = (torch.float16, torch.float32)
 def _checked_type(name, dtype):
     if dtype is None:
         return torch.float32
-    assert dtype in _FLOAT_TYPES, f"{name} must be torch.float16 or torch.float32, not {dtype}"
+    if dtype not in _FLOAT_TYPES:
+        raise AssertionError(f"{name} must be torch.float16 or torch.float32, not {dtype}")
     return dtype
 
 

@@ -134,11 +134,13 @@ class Options(OptionsDict):
     def outputMode(self, output_mode, output_return_period=None):
         """Which micro-batches of the outputs a call returns."""
         self._check_not_frozen()
-        assert isinstance(output_mode, OutputMode), f"Expected a poptorch.OutputMode, not {output_mode!r}"
+        if not isinstance(output_mode, OutputMode):
+            raise AssertionError(f"Expected a poptorch.OutputMode, not {output_mode!r}")
         if output_mode == OutputMode.EveryN:
-            assert isinstance(output_return_period, int) and output_return_period > 0, (
-                f"OutputMode.EveryN needs a positive output_return_period, not {output_return_period!r}"
-            )
+            if not isinstance(output_return_period, int) or output_return_period <= 0:
+                raise AssertionError(
+                    f"OutputMode.EveryN needs a positive output_return_period, not {output_return_period!r}"
+                )
         elif output_return_period is not None:
             logger.info("Ignoring output_return_period=%s: it only applies to OutputMode.EveryN", output_return_period)
             output_return_period = None
@@ -156,9 +158,8 @@ class Options(OptionsDict):
     # -- devices --------------------------------------------------------------------------------------------------
     def setExecutionStrategy(self, strategy):
         self._check_not_frozen()
-        assert isinstance(strategy, _Strategy), (
-            f"Expected a strategy such as poptorch.PipelinedExecution(), not {strategy!r}"
-        )
+        if not isinstance(strategy, _Strategy):
+            raise AssertionError(f"Expected a strategy such as poptorch.PipelinedExecution(), not {strategy!r}")
         self._execution_strategy = strategy
         return self
 
@@ -166,9 +167,10 @@ class Options(OptionsDict):
         self._check_not_frozen()
         proportions = {}
         for key, value in available_memory_proportion.items():
-            assert isinstance(key, str) and key.startswith("IPU") and key[3:].isdigit(), (
-                f'Memory proportions are given per device as {{"IPU0": 0.2}}; {key!r} is not such a name'
-            )
+            if not isinstance(key, str) or not key.startswith("IPU") or not key[3:].isdigit():
+                raise AssertionError(
+                    f'Memory proportions are given per device as {{"IPU0": 0.2}}; {key!r} is not such a name'
+                )
             proportions[int(key[3:])] = float(value)
         return self.set(available_memory_proportion=proportions)
 
@@ -180,7 +182,8 @@ class Options(OptionsDict):
 
     def useIpuId(self, ipu_id):
         self._check_not_frozen()
-        assert isinstance(ipu_id, int), f"useIpuId expects an int, not {ipu_id!r}"
+        if not isinstance(ipu_id, int):
+            raise AssertionError(f"useIpuId expects an int, not {ipu_id!r}")
         return self.createOrSet(ipu_id=ipu_id)
 
     def useOfflineIpuTarget(self, ipu_version=2):
@@ -190,19 +193,22 @@ class Options(OptionsDict):
 
     def connectionType(self, connection_type):
         self._check_not_frozen()
-        assert isinstance(connection_type, ConnectionType), f"Expected a ConnectionType, not {connection_type!r}"
+        if not isinstance(connection_type, ConnectionType):
+            raise AssertionError(f"Expected a ConnectionType, not {connection_type!r}")
         return self.set(connection_type=connection_type.value)
 
     def syncPattern(self, sync_pattern):
         self._check_not_frozen()
-        assert isinstance(sync_pattern, SyncPattern), f"Expected a SyncPattern, not {sync_pattern!r}"
+        if not isinstance(sync_pattern, SyncPattern):
+            raise AssertionError(f"Expected a SyncPattern, not {sync_pattern!r}")
         return self.set(sync_pattern=sync_pattern.value)
 
     # -- numbers --------------------------------------------------------------------------------------------------
     def randomSeed(self, random_seed):
         """Seeds the random ops of the device, and torch on the host."""
         self._check_not_frozen()
-        assert isinstance(random_seed, int), f"randomSeed expects an int, not {random_seed!r}"
+        if not isinstance(random_seed, int):
+            raise AssertionError(f"randomSeed expects an int, not {random_seed!r}")
         torch.manual_seed(random_seed)
         return self.createOrSet(random_seed=random_seed)
 
@@ -249,7 +255,8 @@ class Options(OptionsDict):
 
     def maxRepeatLogs(self, max_lines):
         self._check_not_frozen()
-        assert max_lines is None or isinstance(max_lines, int), f"maxRepeatLogs expects an int or None: {max_lines!r}"
+        if max_lines is not None and not isinstance(max_lines, int):
+            raise AssertionError(f"maxRepeatLogs expects an int or None: {max_lines!r}")
         self._values["max_repeat_logs"] = max_lines
         return self
 
@@ -302,7 +309,8 @@ class Options(OptionsDict):
 
     def toDict(self):
         """All settings in one flat dictionary. The output mode must have been chosen."""
-        assert not self.defaultOutputMode(), "The output mode is still Default: it is chosen when a model is wrapped"
+        if self.defaultOutputMode():
+            raise AssertionError("The output mode is still Default: it is chosen when a model is wrapped")
         flat = super().toDict()
         flat["execution_strategy"] = repr(self._execution_strategy)
         for name, group in self._groups().items():
