@@ -24,6 +24,20 @@ _START_METHODS = {
     SharingStrategy.ForkServer: "forkserver",
 }
 _GRACE_SECONDS = 10
+_INTERACTIVE_RULE = (
+    "the data set uses classes or functions of an interactive session, such as a notebook, which a process started afresh "
+    "does not know. Put them into a module, or give sharing_strategy=poptorch.SharingStrategy.Fork (a DataLoader takes it "
+    'in async_options: {"sharing_strategy": poptorch.SharingStrategy.Fork}).'
+)
+
+
+def _is_interactive():
+    """Whether there is no file that another process could read the main program from."""
+    return not os.path.exists(getattr(sys.modules["__main__"], "__file__", None) or "")
+
+
+def _combines_batches(dataset):
+    return getattr(dataset, "_batches_per_item", 1) > 1
 
 
 class _WithoutMain:
@@ -60,6 +74,8 @@ class AsynchronousDataAccessor:
         self._dataset = dataset
         self._rebatched_size = rebatched_size
         drop_last = self._check_dataset(dataset, rebatched_size)
+        # A loader that puts the batches of a sampler together makes the short last item itself.
+        self._allows_short = rebatched_size is not None or (_combines_batches(dataset) and not drop_last)
         strategy = SharingStrategy(sharing_strategy)
         settings = {
             "buffer_size": buffer_size,
@@ -68,6 +84,7 @@ class AsynchronousDataAccessor:
             "early_preload": early_preload,
             "rebatched_size": rebatched_size,
             "drop_last": drop_last,
+            "allows_short": self._allows_short,
             "seed": int(torch.empty((), dtype=torch.int64).random_().item()),
             "start_method": torch.multiprocessing.get_start_method(),
         }
@@ -95,7 +112,7 @@ class AsynchronousDataAccessor:
         if isinstance(dataset, DataLoader):
             drop_last = dataset._drop_last_item
             combined = dataset.combinedBatchSize or 1
-            if not drop_last and combined != 1 and rebatched_size is None:
+            if not drop_last and combined != 1 and rebatched_size is None and not _combines_batches(dataset):
                 raise AssertionError(
                     "A DataLoader with drop_last=False ends with a smaller item, which needs rebatched_size "
                     "or mode=poptorch.DataLoaderMode.AsyncRebatched"
@@ -116,6 +133,8 @@ class AsynchronousDataAccessor:
         else:
             data = pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
             without_main = b"__main__" not in data
+            if not without_main and _is_interactive():
+                raise createPoptorchError(f"[AsynchronousDataAccessor] {_INTERACTIVE_RULE}")
             payload = ("bytes", data)
             if strategy == SharingStrategy.FileSystem:
                 with tempfile.NamedTemporaryFile(suffix=".poptorch", delete=False) as file:
@@ -133,17 +152,20 @@ class AsynchronousDataAccessor:
             else:
                 self._process.start()
             atexit.register(_terminate, weakref.ref(self))
+            logger.debug("AsynchronousDataAccessor worker process: %d", self._process.pid)
             other_end.close()
-            self._layout, self._slots, self._header = self._receive_slots()
+            self._layout, self._slots, self._header = self._receive_slots(strategy)
         finally:
             if file_name is not None:
                 os.remove(file_name)
 
-    def _receive_slots(self):
+    def _receive_slots(self, strategy):
         try:
             state, content = self._connection.recv()
         except EOFError:
             state, content = "failed", "its process ended"
+            if _is_interactive() and strategy != SharingStrategy.Fork:
+                content += f"; {_INTERACTIVE_RULE}"
         if state != "ready":
             self.terminate()
             raise createPoptorchError(f"[AsynchronousDataAccessor] worker thread failed to start: {content}")
@@ -227,7 +249,7 @@ class AsynchronousDataAccessor:
                 self._finished = True
                 raise StopIteration
             tensors = self._slots[slot]
-            if self._rebatched_size is not None and rows < tensors[0].shape[0]:
+            if self._allows_short and rows < tensors[0].shape[0]:
                 tensors = [t[:rows] for t in tensors]
             return self._layout.rebuild(tensors)
 

@@ -4,6 +4,7 @@ import contextlib
 import io
 import multiprocessing
 import pickle
+import sys
 import time
 import traceback
 
@@ -102,23 +103,38 @@ class _Worker:
         self._shared = shared
         self._settings = settings
         self._layout = None
+        self._expected = None  # of each tensor: the shape of its rows, its type
         self._slots = None
         self._header = None  # per slot: kind, epoch, rows
         self._next = 0
 
     def _items(self):
         """Lists of tensors, for one epoch."""
-        layout = None
 
         def tensors():
-            nonlocal layout
             for item in self._dataset:
-                if layout is None:
-                    layout = self._layout = self._layout or Layout(item)
-                yield layout.tensors(item)
+                if self._layout is None:
+                    self._layout = Layout(item)
+                yield self._like_the_first(self._layout.tensors(item))
 
         size = self._settings["rebatched_size"]
         return tensors() if size is None else rebatch(tensors(), size, self._settings["drop_last"])
+
+    def _like_the_first(self, tensors):
+        """Later items take the types of the first one, and must have its shape but for the number of rows."""
+        if self._expected is None:
+            self._expected = [(tensor.shape[1:], tensor.dtype) for tensor in tensors]
+            return tensors
+        if len(tensors) != len(self._expected):
+            raise TypeError(f"an item has {len(tensors)} tensors; all items must be like the first, which has "
+                            f"{len(self._expected)}")
+        for tensor, (row_shape, _) in zip(tensors, self._expected):
+            if tensor.shape[1:] != row_shape:
+                raise TypeError(
+                    f"an item has a tensor of shape {list(tensor.shape)}; all items must be like the first, whose rows "
+                    f"have shape {list(row_shape)}"
+                )
+        return [tensor.to(dtype) for tensor, (_, dtype) in zip(tensors, self._expected)]
 
     def prepare(self):
         """Loads the first item and makes the slots after it."""
@@ -164,11 +180,11 @@ class _Worker:
         slot = self._slots[self._next]
         for target, tensor in zip(slot, tensors):
             rows = tensor.shape[0] if tensor.dim() else 0
-            short = self._settings["rebatched_size"] is not None and tensor.shape[0] < target.shape[0]
-            if not short and (tensor.shape != target.shape or tensor.dtype != target.dtype):
+            short = self._settings["allows_short"] and tensor.shape[0] < target.shape[0]
+            if not short and tensor.shape != target.shape:
                 raise TypeError(
-                    f"an item has a tensor {list(tensor.shape)} {tensor.dtype}; all items must be like the first, "
-                    f"which has {list(target.shape)} {target.dtype}"
+                    f"an item has a tensor of shape {list(tensor.shape)}; all items must be like the first, which has "
+                    f"{list(target.shape)}"
                 )
             (target[:rows] if short else target).copy_(tensor)
         self._header[self._next] = torch.tensor([kind, epoch, rows])
@@ -222,18 +238,20 @@ def main(payload, shared, settings, connection):
             worker = _Worker(dataset, shared, settings)
             connection.send(("ready", worker.prepare()))
         except Exception as error:  # pylint: disable=broad-except  # the consumer raises it
-            connection.send(("failed", f"{error}\n{_trace(error)}"))
+            _report(error, connection)
             return
         try:
             worker.run()
         except _Stopped:
             pass
         except Exception as error:  # pylint: disable=broad-except
-            connection.send(("failed", f"{error}\n{_trace(error)}"))
+            _report(error, connection)
             shared.filled.release()  # wakes a consumer that waits
 
 
-def _trace(error):
+def _report(error, connection):
+    """To stderr, also for those who do not ask for the next item any more, and to the consumer."""
     text = io.StringIO()
     traceback.print_exception(type(error), error, error.__traceback__, file=text)
-    return text.getvalue()
+    print(text.getvalue(), file=sys.stderr, flush=True)
+    connection.send(("failed", f"{error}\n{text.getvalue()}"))

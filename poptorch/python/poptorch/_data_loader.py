@@ -4,8 +4,9 @@ import torch
 
 from . import profiling
 from ._async_data_accessor import AsynchronousDataAccessor
+from ._combined_batches import combined
 from ._logging import logger
-from ._samplers import CombinedBatchSampler, ProcessShareSampler
+from ._samplers import ProcessShareSampler
 from .enums import DataLoaderMode
 from .errors import createPoptorchError
 from .options import Options
@@ -48,20 +49,22 @@ class DataLoader(torch.utils.data.DataLoader):
                 raise AssertionError("batch_size=None cannot be combined with automatic partitioning among processes")
         self._combined_batch_size = None if batch_size is None else batch_size * factor
         self._drop_last_item = drop_last
+        self._batches_per_item = 1 if batch_sampler is None else factor
 
         if persistent_workers is None:
             persistent_workers = num_workers > 0
-        mode = self._resolved_mode(mode, drop_last)
+        mode = self._resolved_mode(mode, drop_last) if batch_sampler is None else DataLoaderMode(mode)
         torch_batch_size = self._combined_batch_size
-        if mode == DataLoaderMode.AsyncRebatched:
-            torch_batch_size = self._worker_batch_size(rebatched_worker_size)
-        elif mode == DataLoaderMode.Async and batch_sampler is None and not is_iterable:
-            torch_batch_size = self._piece_size(num_workers, kwargs.get("collate_fn"))
-
+        self._rebatched = False
         if batch_sampler is not None:
             self._warn_about_sampler_remainder(batch_sampler, factor, drop_last)
-            kwargs["batch_sampler"] = CombinedBatchSampler(batch_sampler, factor, drop_last)
+            kwargs["batch_sampler"] = batch_sampler
         else:
+            if mode == DataLoaderMode.AsyncRebatched:
+                torch_batch_size = self._worker_batch_size(rebatched_worker_size)
+            elif mode == DataLoaderMode.Async and not is_iterable:
+                torch_batch_size = self._piece_size(num_workers, kwargs.get("collate_fn"))
+            self._rebatched = mode == DataLoaderMode.AsyncRebatched or torch_batch_size != self._combined_batch_size
             if is_iterable:
                 self._check_iterable(partition, num_workers, kwargs)
             elif partition:
@@ -74,14 +77,14 @@ class DataLoader(torch.utils.data.DataLoader):
                 shuffle = None
             kwargs["batch_size"] = torch_batch_size
             if torch_batch_size is not None:
-                # When batches are put together again only the remainder of the whole data set is lost.
-                kwargs["drop_last"] = drop_last and torch_batch_size == self._combined_batch_size
+                # When batches are put together again only the remainder of the whole data set is lost: torch would
+                # drop what each worker has left.
+                kwargs["drop_last"] = drop_last and not self._rebatched
             if shuffle is not None:
                 kwargs["shuffle"] = shuffle
         super().__init__(dataset, num_workers=num_workers, persistent_workers=persistent_workers, **kwargs)
         self._warn_about_remainder(batch_sampler, drop_last)
         profiling.Channel("poptorch.DataLoader").instrument(self, "__iter__")
-        self._rebatched = mode == DataLoaderMode.AsyncRebatched or torch_batch_size != self._combined_batch_size
         if mode != DataLoaderMode.Sync:
             rebatched = {"rebatched_size": self._combined_batch_size} if self._rebatched else {}
             self._accessor = AsynchronousDataAccessor(self, **rebatched, **(async_options or {}))
@@ -157,14 +160,22 @@ class DataLoader(torch.utils.data.DataLoader):
 
     @staticmethod
     def _warn_about_sampler_remainder(batch_sampler, factor, drop_last):
-        if drop_last or factor == 1:
+        if factor == 1:
             return
         try:
             length = len(batch_sampler)
         except TypeError:
-            logger.warning("DataLoader: the batch sampler has no length, so the last item may be smaller")
+            if not drop_last:
+                logger.warning("DataLoader: the batch sampler has no length, so the last item may be smaller")
             return
-        if length % factor != 0:
+        if drop_last and length < factor:
+            logger.warning(
+                "DataLoader: the sampler has %d batches, fewer than the %d that make an item; with drop_last=True there "
+                "is no item at all",
+                length,
+                factor,
+            )
+        if not drop_last and length % factor != 0:
             logger.warning(
                 "DataLoader: %d batches of the sampler are no multiple of the %d that make an item, so the last item "
                 "is smaller",
@@ -173,14 +184,21 @@ class DataLoader(torch.utils.data.DataLoader):
             )
 
     def _warn_about_remainder(self, batch_sampler, drop_last):
-        if drop_last or batch_sampler is not None or self._combined_batch_size is None:
+        if batch_sampler is not None or self._combined_batch_size is None:
             return
         try:
             num_elements = len(self.sampler) if not self._is_iterable() else len(self.dataset)
         except TypeError:
             return
+        if drop_last and num_elements < self._combined_batch_size:
+            logger.warning(
+                "DataLoader: %d elements are fewer than the combined batch size %d; with drop_last=True there is no item "
+                "at all",
+                num_elements,
+                self._combined_batch_size,
+            )
         remainder = num_elements % self._combined_batch_size
-        if remainder:
+        if remainder and not drop_last:
             logger.warning(
                 "DataLoader: %d elements are no multiple of the combined batch size %d; with drop_last=False the last "
                 "item has %d rows, which a model compiled for %d rejects",
@@ -206,7 +224,10 @@ class DataLoader(torch.utils.data.DataLoader):
         return self._options
 
     def __len__(self):
-        if not getattr(self, "_rebatched", False):
+        if self._batches_per_item > 1:
+            whole, rest = divmod(len(self.batch_sampler), self._batches_per_item)
+            return whole + (1 if rest and not self._drop_last_item else 0)
+        if not self._rebatched:
             return super().__len__()
         num_elements = len(self.dataset) if self._is_iterable() else len(self.sampler)
         whole, rest = divmod(num_elements, self._combined_batch_size)
@@ -215,6 +236,8 @@ class DataLoader(torch.utils.data.DataLoader):
     def __iter__(self):
         if self._accessor is not None:
             return iter(self._accessor)
+        if self._batches_per_item > 1:
+            return combined(super().__iter__(), self._batches_per_item, self._drop_last_item)
         return super().__iter__()
 
     def terminate(self):

@@ -1,31 +1,18 @@
-"""Samplers of poptorch.DataLoader: batches joined for one call, and the share of one of several processes."""
+"""Samplers of poptorch.DataLoader: the share of one of several processes."""
+
+import copyreg
 
 import torch
 
 
-class CombinedBatchSampler(torch.utils.data.Sampler):
-    """Joins `factor` consecutive batches of a batch sampler into the indices of one item."""
+def _restored_generator(device, state):
+    generator = torch.Generator(device)
+    generator.set_state(state)
+    return generator
 
-    def __init__(self, batch_sampler, factor, drop_last):
-        super().__init__(None)
-        self._batch_sampler = batch_sampler
-        self._factor = factor
-        self._drop_last = drop_last
 
-    def __iter__(self):
-        joined, count = [], 0
-        for batch in self._batch_sampler:
-            joined.extend(batch)
-            count += 1
-            if count == self._factor:
-                yield joined
-                joined, count = [], 0
-        if joined and not self._drop_last:
-            yield joined
-
-    def __len__(self):
-        length = len(self._batch_sampler)
-        return length // self._factor if self._drop_last else -(-length // self._factor)
+# Loaders of other processes are sent there with their samplers, and torch cannot pickle the generators these may have.
+copyreg.pickle(torch.Generator, lambda generator: (_restored_generator, (generator.device, generator.get_state())))
 
 
 class ProcessShareSampler(torch.utils.data.Sampler):
