@@ -88,7 +88,7 @@ TEST(Training, AdamTakesItsFirstStepAtTheLearningRate) {
   session.run({kX, kT});
   expect_near(session.get("w"), {1 - std::copysign(0.01f, g[0]), -2 - std::copysign(0.01f, g[1])}, 1e-5f);
   expect_near(session.get("Accl1___w"), {0.1f * g[0], 0.1f * g[1]});
-  expect_near(session.get("Step___"), {1});
+  expect_near(session.get("Step___w"), {1});
 }
 
 TEST(Training, AccumulationOverMicroBatchesEqualsOneLargeBatch) {
@@ -133,7 +133,6 @@ TEST(Training, RunsOneUpdatePerDeviceIteration) {
     for (int k : {0, 1}) w[k] -= 0.1f * g[k];
   }
   expect_near(session.get("w"), w);
-  expect_near(session.get("Step___"), {2});
 }
 
 TEST(Training, LossScalingLeavesTheUpdateAlone) {

@@ -19,24 +19,27 @@ struct Update {
   std::string op;
   Attrs attrs;
   std::vector<double> initial_states = {};
+  bool counts_steps = true;
 };
 
 Update update_of(const OptimizerSpec& spec, const OptimizerSpec::Group& group) {
   if (spec.kind == "sgd") {
     return {"sgd", Attrs::of(SgdAttrs{.momentum = group.momentum, .nesterov = group.nesterov}),
-            std::vector<double>(group.momentum ? 1 : 0, 0.0)};
+            std::vector<double>(group.momentum ? 1 : 0, 0.0), group.momentum};
   }
   if (spec.kind == "adam" || spec.kind == "adamw") {
     AdamAttrs attrs{.decoupled = spec.kind == "adamw", .bias_correction = spec.bias_correction};
-    return {"adam", Attrs::of(attrs), {0, 0}};
+    return {"adam", Attrs::of(attrs), {0, 0}, spec.bias_correction};
   }
   if (spec.kind == "rmsprop") {
     RmspropAttrs attrs{.momentum = group.momentum, .centered = spec.centered, .tf_variant = spec.tf_variant};
     std::vector<double> states{spec.tf_variant ? 1.0 : 0.0};
     states.resize(1 + (spec.centered ? 1 : 0) + (group.momentum ? 1 : 0), 0.0);
-    return {"rmsprop", Attrs::of(attrs), std::move(states)};
+    return {"rmsprop", Attrs::of(attrs), std::move(states), false};
   }
-  if (spec.kind == "lamb") return {"lamb", Attrs::of(LambAttrs{.bias_correction = spec.bias_correction}), {0, 0}};
+  if (spec.kind == "lamb") {
+    return {"lamb", Attrs::of(LambAttrs{.bias_correction = spec.bias_correction}), {0, 0}, spec.bias_correction};
+  }
   throw UserError("unknown optimizer \"{}\"; the kinds are sgd, adam, adamw, rmsprop and lamb.", spec.kind);
 }
 
@@ -53,9 +56,7 @@ class OptimizerInserter {
     if (spec_.scales_loss) scale_seed();
     warn_of_what_stays_whole();
     unscale_and_clip(parameters);
-    Variable* step = graph_.add_variable("Step___", VariableKind::kOptimizerState, {DType::kF32, {}});
-    for (Variable* parameter : parameters) update(*parameter, step);
-    b_.emit("assign", {step->value.get(), build::add(b_, step->value.get(), 1)});
+    for (Variable* parameter : parameters) update(*parameter);
   }
 
  private:
@@ -156,13 +157,15 @@ class OptimizerInserter {
     return build::cast(b_, parameter.gradient(), DType::kF32);
   }
 
-  void update(Variable& parameter, Variable* step) {
+  void update(Variable& parameter) {
     std::size_t group = group_of_.at(parameter.name);
     Update kind = update_of(spec_, spec_.groups[group]);
     bool is_sharded = has_sharded_state(parameter);
     go_home(parameter);
     Value* whole = current(parameter);
-    std::vector<Value*> inputs{whole, parameter.gradient(), settings_[group]->value.get(), step->value.get()};
+    Variable* step = kind.counts_steps ? add_step(parameter) : nullptr;
+    Value* steps_before = step != nullptr ? step->value.get() : build::scalar(b_, DType::kF32, 0);
+    std::vector<Value*> inputs{whole, parameter.gradient(), settings_[group]->value.get(), steps_before};
     if (is_sharded) {
       for (std::size_t i : {0, 1}) inputs[i] = b_.make("replica_slice", {inputs[i]}, replica_attrs());
     }
@@ -179,6 +182,13 @@ class OptimizerInserter {
     updated->set_name("UpdatedVar___" + parameter.name);
     b_.emit("assign", {parameter.value.get(), updated});
     for (std::size_t i = 0; i < states.size(); ++i) b_.emit("assign", {states[i]->value.get(), op->output(1 + i)});
+    if (step != nullptr) b_.emit("assign", {steps_before, build::add(b_, steps_before, 1)});
+  }
+
+  Variable* add_step(const Variable& parameter) {
+    Variable* step = graph_.add_variable("Step___" + parameter.name, VariableKind::kOptimizerState, {DType::kF32, {}});
+    step->grouping = parameter.grouping;
+    return step;
   }
 
   ReplicaAttrs replica_attrs() const { return {.replicas = static_cast<std::int64_t>(options_.replicas)}; }

@@ -1,10 +1,13 @@
 // Adds the update of every parameter that has a gradient and belongs to a group of the optimiser.
 //
-//   %Gradient___w = ...     =>     variable %settings___0 setting, %Step___ and %Accl1___w optimizer_state
+//   %Gradient___w = ...     =>     variable %settings___0 setting, %Step___w and %Accl1___w optimizer_state
 //                                  %Gradient___w = ...
-//                                  %UpdatedVar___w, %0 = sgd(%w, %Gradient___w, %settings___0, %Step___, %Accl1___w)
+//                                  %UpdatedVar___w, %0 = sgd(%w, %Gradient___w, %settings___0, %Step___w, %Accl1___w)
 //                                  assign(%w, %UpdatedVar___w)
 //                                  assign(%Accl1___w, %0)
+//                                  assign(%Step___w, %Step___w + 1)
+//
+// Each parameter counts its own updates, where its optimiser asks for their number: state can be loaded for one alone.
 //
 // The update runs once per weight update, where the parameter is used: in kUpdate if the graph has such a section, else
 // in the step itself, where each gradient can die right after its use. With loss scaling the seed is multiplied by the
@@ -17,7 +20,7 @@
 //   variable %Accl1___w: f32[ceil(M / R)] optimizer_state sharded numel M
 //   %0 = replica_slice(%w)
 //   %1 = replica_slice(%ReducedGradient___w)
-//   %2, %3 = sgd(%0, %1, %settings___0, %Step___, %Accl1___w)
+//   %2, %3 = sgd(%0, %1, %settings___0, %Step___w, %Accl1___w)
 //   %UpdatedVar___w = replica_write(%w, %2)
 //   assign(%w, %UpdatedVar___w)
 //   assign(%Accl1___w, %3)
