@@ -3,10 +3,11 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "aspen/base/error.h"
 #include "poptorch/capture/dispatch_scope.h"
+#include "poptorch/capture/narrow.h"
 
 namespace poptorch {
 
@@ -54,19 +55,12 @@ aspen::Shape shape_of(const at::Tensor& tensor) { return tensor.sizes().vec(); }
 aspen::TensorType graph_type(const at::Tensor& tensor) { return {graph_dtype(tensor.scalar_type()), shape_of(tensor)}; }
 
 void to_graph_bytes(const at::Tensor& tensor, std::span<std::byte> bytes) {
-  HostScope host;
-  const at::Tensor exact = tensor.detach().to(host_dtype(graph_dtype(tensor.scalar_type()))).contiguous();
-  if (exact.nbytes() != bytes.size()) {
-    throw aspen::InternalError("{} bytes for a tensor of {}", bytes.size(), exact.nbytes());
-  }
-  if (!bytes.empty()) std::memcpy(bytes.data(), exact.data_ptr(), bytes.size());
+  const std::vector<std::byte> made = to_graph_bytes(tensor);
+  if (made.size() != bytes.size()) throw aspen::InternalError("{} bytes for a tensor of {}", bytes.size(), made.size());
+  std::copy(made.begin(), made.end(), bytes.begin());
 }
 
-std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor) {
-  std::vector<std::byte> bytes(graph_type(tensor).bytes());
-  to_graph_bytes(tensor, bytes);
-  return bytes;
-}
+std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor) { return to_graph_bytes(tensor, "a constant"); }
 
 at::Tensor from_graph_bytes(const void* bytes, const aspen::TensorType& type, ScalarType as) {
   HostScope host;

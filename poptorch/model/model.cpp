@@ -3,14 +3,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 
 #include "aspen/base/log.h"
 #include "aspen/compiler/ir/printer.h"
 #include "poptorch/capture/host_data.h"
+#include "poptorch/capture/narrow.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/model/backends.h"
+#include "poptorch/model/summary.h"
 
 namespace poptorch {
 namespace {
@@ -21,12 +22,13 @@ void check_not_empty(const at::Tensor& tensor, const char* kind, const std::stri
                          name, aspen::to_string(shape_of(tensor)));
 }
 
-std::vector<std::byte> bytes_of(const std::vector<float>& values) {
-  const auto bytes = std::as_bytes(std::span(values));
-  return {bytes.begin(), bytes.end()};
+// The memory a tensor spreads over, as one row. For buffers that show a number several times (expand), or not all that
+// lies between their first and last: what is kept on the device is their memory, and they are views of it.
+at::Tensor memory_of(const at::Tensor& tensor) {
+  std::int64_t size = 1;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) size += (tensor.size(d) - 1) * tensor.stride(d);
+  return tensor.detach().as_strided({size}, {1}, tensor.storage_offset());
 }
-
-std::string settings_name(std::size_t group) { return fmt::format("settings___{}", group); }
 
 }  // namespace
 
@@ -41,7 +43,8 @@ void Model::add_tensor(const std::string& name, const at::Tensor& tensor, bool i
     throw aspen::UserError("[capture] {} \"{}\" is a {} tensor on device {}; wrap a model of dense CPU tensors.", kind,
                            name, c10::str(tensor.layout()), tensor.device().str());
   }
-  if (!tensor.is_non_overlapping_and_dense()) {
+  const bool is_dense = tensor.is_non_overlapping_and_dense();
+  if (is_parameter && !is_dense) {
     throw aspen::UserError(
         "[capture] {} \"{}\" of shape {} has gaps or overlaps in memory; assign it a contiguous() "
         "copy.",
@@ -50,7 +53,8 @@ void Model::add_tensor(const std::string& name, const at::Tensor& tensor, bool i
   for (const HostTensor& known : tensors_) {
     if (known.name == name) throw aspen::UserError("[capture] there are two tensors named \"{}\".", name);
   }
-  tensors_.push_back({name, tensor, is_parameter, tensor, {}});
+  const at::Tensor whole = is_dense ? tensor : memory_of(tensor);
+  tensors_.push_back({name, whole, is_parameter, is_parameter && tensor.requires_grad(), whole, {}});
 }
 
 void Model::add_grouped_parameter(const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
@@ -90,6 +94,7 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
   const std::vector<std::string> written_names = recorder.written_variables();
   for (const HostTensor& entry : tensors_) {
     const bool is_written = std::find(written_names.begin(), written_names.end(), entry.name) != written_names.end();
+    if (is_written) written_.push_back(entry.name);
     if (is_written && !entry.is_parameter) written_buffers_.push_back(entry.name);
   }
   recorder.finish();
@@ -97,6 +102,7 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
     graph_.add_output(fmt::format("{}_after", names[written.index]), written.value);
     written_inputs_.push_back(written.index);
   }
+  check_integer_numbers(graph_);
   num_stages_ = recorder.num_stages();
   host_calls_.assign(recorder.host_calls().begin(), recorder.host_calls().end());
   for (const HostTensor& entry : tensors_) {
@@ -116,106 +122,77 @@ void Model::compile(const CompileSettings& settings) {
   aspen::CompileOptions options = settings.options;
   options.training = training_;
   options.num_stages = num_stages_;
-  // Parameters the model does not use have no place in the graph.
-  for (auto& group : options.optimizer.groups) {
-    std::erase_if(group.parameters, [&](const std::string& name) { return graph_.find_variable(name) == nullptr; });
-  }
+  keep_buffers_apart(options.replicas);
+  const std::vector<std::string> listed = split_groups(options.optimizer);
   backend_ = make_backend(settings.backend.empty() ? default_backend() : settings.backend);
   program_ = aspen::compile(graph_, options, *backend_);
   recorder_.reset();
+  for (const aspen::ProgramVariable& variable : program_->variables) variables_.emplace(variable.name, &variable);
   seed_ = settings.seed;
   for (std::size_t group = 0; group < settings.settings.size(); ++group) set_settings(group, settings.settings[group]);
+  warn_of_narrow_tensors();
+  if (training_) warn_of_unreached(listed);
 }
 
 std::string Model::last_capture_error() const { return recorder_ == nullptr ? "" : recorder_->last_error(); }
 
-void Model::attach() {
-  require_compiled("attach");
-  if (is_attached()) throw aspen::UserError("[attach] the model is attached to its device already.");
-  const char* measures = std::getenv("ASPEN_MEASURE_MEMORY");
-  executor_ = std::make_unique<aspen::Executor>(
-      program_, aspen::ExecutorOptions{.measures_memory = measures != nullptr && std::string_view(measures) == "1"});
-  executor_->set_random_state(seed_, step_);
-  for (const auto& [name, bytes] : parked_) executor_->write_variable(name, bytes);
-  parked_.clear();
-}
-
-void Model::detach() {
-  require_attached("detach");
-  for (const aspen::ProgramVariable& variable : program_->variables) parked_[variable.name] = read_variable(variable);
-  seed_ = executor_->seed();
-  step_ = executor_->step();
-  executor_.reset();
-}
-
-void Model::upload_weights() {
-  require_compiled("upload_weights");
-  for (const HostTensor& entry : tensors_) {
-    if (const auto* variable = find_variable(entry.name)) write_variable(*variable, to_graph_bytes(entry.tensor));
+// Each replica has its own idea of a buffer that the model writes.
+void Model::keep_buffers_apart(std::size_t replicas) {
+  if (replicas == 1) return;
+  for (const std::string& name : written_buffers_) {
+    graph_.find_variable(name)->grouping = {.kind = aspen::ReplicaGrouping::Kind::kNone, .returns_all = true};
   }
 }
 
-void Model::download_weights() {
-  require_compiled("download_weights");
-  for (const HostTensor& entry : tensors_) {
-    const auto* variable = find_variable(entry.name);
-    if (variable == nullptr) continue;
-    const Bytes bytes = read_variable(*variable);
-    if (bytes.empty()) continue;
-    // What the device has not changed keeps the digits that only the host's type can hold.
-    const bool narrowed = entry.tensor.nbytes() != bytes.size();
-    if (narrowed && to_graph_bytes(entry.tensor) == bytes) continue;
-    from_graph_bytes(bytes.data(), host_type(*variable), entry.tensor);
+// Makes a group of each parameter, so that each can be given numbers of its own. Parameters the model does not use have
+// no place in the graph. Returns all that were listed.
+std::vector<std::string> Model::split_groups(aspen::OptimizerSpec& optimizer) {
+  std::vector<std::string> listed;
+  std::vector<aspen::OptimizerSpec::Group> split;
+  for (const auto& group : optimizer.groups) {
+    auto& indices = indices_of_group_.emplace_back();
+    for (const std::string& name : group.parameters) {
+      listed.push_back(name);
+      if (graph_.find_variable(name) == nullptr) continue;
+      indices.push_back(split.size());
+      index_of_parameter_[name] = split.size();
+      split.push_back(group);
+      split.back().parameters = {name};
+    }
   }
+  optimizer.groups = std::move(split);
+  return listed;
 }
 
-void Model::set_settings(std::size_t group, const std::vector<float>& values) {
-  require_compiled("set_settings");
-  if (values.size() != aspen::kNumSettings) {
-    throw aspen::UserError("[set_settings] group {} was given {} numbers; expected {}.", group, values.size(),
-                           static_cast<std::size_t>(aspen::kNumSettings));
-  }
-  // A group whose parameters are all unused has no settings in the program.
-  if (const auto* variable = find_variable(settings_name(group))) write_variable(*variable, bytes_of(values));
-}
-
-std::vector<std::string> Model::state_names() const {
-  require_compiled("state_names");
-  std::set<std::string> weights;
-  for (const HostTensor& entry : tensors_) weights.insert(entry.name);
+void Model::warn_of_narrow_tensors() const {
   std::vector<std::string> names;
-  for (const aspen::ProgramVariable& variable : program_->variables) {
-    const bool is_setting = variable.name.starts_with("settings___");
-    if (!is_setting && !variable.accumulator && !weights.contains(variable.name)) names.push_back(variable.name);
+  for (const HostTensor& entry : tensors_) {
+    if (entry.tensor.scalar_type() == c10::ScalarType::Double && find_variable(entry.name)) names.push_back(entry.name);
   }
-  return names;
+  if (names.empty()) return;
+  aspen::log::warn("float64 parameters and buffers are kept as float32 on the device: {}", summary(names));
 }
 
-at::Tensor Model::read_state(const std::string& name) const {
-  require_compiled("read_state");
-  const auto* variable = find_variable(name);
-  if (variable == nullptr) throw aspen::UserError("[read_state] there is no state \"{}\".", name);
-  const aspen::TensorType type = host_type(*variable);
-  Bytes bytes = read_variable(*variable);
-  if (bytes.empty()) {
-    return from_graph_bytes(Bytes(type.bytes()).data(), type, host_dtype(type.dtype)).fill_(variable->initial).clone();
+void Model::warn_of_unreached(const std::vector<std::string>& listed) const {
+  std::set<std::string> updated;
+  for (const auto& op : graph_.ops()) {
+    for (const aspen::Value* output : op->outputs()) updated.insert(output->name());
   }
-  return from_graph_bytes(bytes.data(), type, host_dtype(type.dtype)).clone();
-}
-
-void Model::write_state(const std::string& name, const at::Tensor& tensor) {
-  require_compiled("write_state");
-  const auto* variable = find_variable(name);
-  if (variable == nullptr) {
-    throw aspen::UserError("[write_state] there is no state \"{}\"; {}", name,
-                           aspen::near_matches(name, state_names()));
+  std::set<const void*> updated_memory;  // a parameter tied to another is updated with it
+  for (const HostTensor& entry : tensors_) {
+    if (updated.contains("UpdatedVar___" + entry.name))
+      updated_memory.insert(entry.seen.storage().unsafeGetStorageImpl());
   }
-  const aspen::TensorType type = host_type(*variable);
-  if (shape_of(tensor) != type.shape) {
-    throw aspen::UserError("[write_state] \"{}\" has shape {}, not {}.", name, aspen::to_string(type.shape),
-                           aspen::to_string(shape_of(tensor)));
+  std::vector<std::string> unreached;
+  for (const HostTensor& entry : tensors_) {
+    if (!entry.trainable || updated_memory.contains(entry.seen.storage().unsafeGetStorageImpl())) continue;
+    if (std::find(listed.begin(), listed.end(), entry.name) != listed.end()) unreached.push_back(entry.name);
   }
-  write_variable(*variable, to_graph_bytes(tensor.to(host_dtype(type.dtype))));
+  if (unreached.empty()) return;
+  aspen::log::warn(
+      "no gradient reaches parameters that are to be trained, which keep their values: {}. Use them in "
+      "forward, or freeze them with requires_grad_(False)",
+      summary(unreached));
 }
 
 std::pair<std::uint64_t, std::uint64_t> Model::random_state() const {
@@ -269,48 +246,6 @@ void Model::require_compiled(const char* who) const {
 void Model::require_attached(const char* who) const {
   require_compiled(who);
   if (!is_attached()) throw aspen::UserError("[{}] the model is not attached to a device.", who);
-}
-
-const aspen::ProgramVariable* Model::find_variable(const std::string& name) const {
-  for (const aspen::ProgramVariable& variable : program_->variables) {
-    if (variable.name == name) return &variable;
-  }
-  return nullptr;
-}
-
-// As the host sees it: one value, or one for each group of replicas (or replica) along a first axis.
-// State that replicas keep flat shards of has the shape of its parameter.
-aspen::TensorType Model::host_type(const aspen::ProgramVariable& variable) const {
-  aspen::TensorType type = variable.type;
-  if (variable.sharded) {
-    for (const HostTensor& entry : tensors_) {
-      if (variable.name.ends_with("___" + entry.name)) type.shape = shape_of(entry.seen);
-    }
-  }
-  const aspen::ReplicaGrouping& grouping = variable.grouping;
-  if (grouping.kind == aspen::ReplicaGrouping::Kind::kAll) return type;
-  const std::size_t values = grouping.returns_all ? program_->replicas : grouping.num_groups(program_->replicas);
-  type.shape.insert(type.shape.begin(), static_cast<std::int64_t>(values));
-  return type;
-}
-
-// Empty: nobody has written it yet.
-Model::Bytes Model::read_variable(const aspen::ProgramVariable& variable) const {
-  if (!is_attached()) {
-    const auto parked = parked_.find(variable.name);
-    return parked == parked_.end() ? Bytes{} : parked->second;
-  }
-  Bytes bytes(executor_->host_bytes(variable.name));
-  executor_->read_variable(variable.name, bytes);
-  return bytes;
-}
-
-void Model::write_variable(const aspen::ProgramVariable& variable, Bytes bytes) {
-  if (is_attached()) {
-    executor_->write_variable(variable.name, bytes);
-  } else {
-    parked_[variable.name] = std::move(bytes);
-  }
 }
 
 }  // namespace poptorch

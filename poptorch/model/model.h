@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,12 @@ struct ModelOutput {
   at::Tensor host;
 };
 
+// A buffer that the model writes differs between replicas; the host shows the first one's.
+enum class PrivateBuffers : std::uint8_t {
+  kOverwritten,  // all replicas take the host's value
+  kKeptIfSame,   // they keep theirs unless the host's value has been changed since it was copied from the first one
+};
+
 class Model {
  public:
   explicit Model(bool training);
@@ -54,7 +61,7 @@ class Model {
   void add_grouped_parameter(const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
                              const aspen::ReplicaGrouping& grouping);
 
-  // Runs forward once on symbolic tensors shaped like `inputs`. Once per model.
+  // Runs forward once on symbolic tensors shaped like `inputs`. Once per model. Threads take turns.
   using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& traced)>;
   std::vector<ModelOutput> capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                    const std::vector<std::string>& names);
@@ -73,11 +80,16 @@ class Model {
   void detach();
   bool is_attached() const { return executor_ != nullptr; }
 
-  void upload_weights();
+  void upload_weights(PrivateBuffers private_buffers = PrivateBuffers::kOverwritten);
+  void upload_tensor(const std::string& name);
   void download_weights();
+  // Parameters and buffers that forward itself writes, if a run has done so since they were copied last.
+  void download_written();
 
-  // The numbers of an optimiser group; may be changed between runs, attached or not.
+  // The numbers of an optimiser group, or of one parameter; may be changed between runs, attached or not. Nothing
+  // happens for parameters that are not updated.
   void set_settings(std::size_t group, const std::vector<float>& values);
+  void set_parameter_settings(const std::string& parameter, const std::vector<float>& values);
   // State of the optimiser, by variable name.
   std::vector<std::string> state_names() const;
   at::Tensor read_state(const std::string& name) const;
@@ -106,10 +118,25 @@ class Model {
     std::string name;
     at::Tensor tensor;
     bool is_parameter = false;
-    at::Tensor seen;  // by forward: the tensor itself unless it is grouped
+    bool trainable = false;  // when the model was captured
+    at::Tensor seen;         // by forward: the tensor itself unless it is grouped
     aspen::ReplicaGrouping grouping;
   };
   using Bytes = std::vector<std::byte>;
+
+  void keep_buffers_apart(std::size_t replicas);
+  std::vector<std::string> split_groups(aspen::OptimizerSpec& optimizer);
+  void warn_of_narrow_tensors() const;
+  void warn_of_unreached(const std::vector<std::string>& listed) const;
+  void warn_of_frozen();
+  at::Tensor host_input(std::size_t index, const at::Tensor& tensor, std::int64_t micro_batches);
+
+  Bytes host_bytes(const HostTensor& entry) const;
+  bool is_private(const HostTensor& entry, const aspen::ProgramVariable& variable) const;
+  Bytes once_per_replica(const Bytes& bytes) const;
+  Bytes first_value(const HostTensor& entry, const aspen::ProgramVariable& variable) const;
+  void download(const HostTensor& entry) const;
+  void write_settings(std::size_t index, const std::vector<float>& values);
 
   void require_compiled(const char* who) const;
   void require_attached(const char* who) const;
@@ -130,13 +157,19 @@ class Model {
   std::int64_t num_stages_ = 1;  // forward stages, as blocks began
   std::size_t num_outputs_ = 0;  // of the user; outputs for written inputs follow
   std::vector<std::size_t> written_inputs_;
-  std::vector<std::string> written_buffers_, host_calls_;
+  std::vector<std::string> written_, written_buffers_, host_calls_;  // written_: parameters too
   std::unique_ptr<aspen::Backend> backend_;
   std::shared_ptr<const aspen::Program> program_;
+  std::unordered_map<std::string, const aspen::ProgramVariable*> variables_;  // of the program
+  // Numbers of the optimiser: each updated parameter has a variable of its own for them, settings___<index>.
+  std::vector<std::vector<std::size_t>> indices_of_group_;
+  std::map<std::string, std::size_t> index_of_parameter_;
   std::unique_ptr<aspen::Executor> executor_;
   // What variables hold while there is no executor, as far as it differs from their initial contents.
   std::map<std::string, Bytes> parked_;
   std::uint64_t seed_ = 0, step_ = 0;
+  bool has_written_ = false;  // a run wrote to `written_` since they were copied to or from the host
+  std::set<std::string> warned_;
 };
 
 }  // namespace poptorch

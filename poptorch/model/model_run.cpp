@@ -2,9 +2,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
+#include "aspen/base/log.h"
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
+#include "poptorch/capture/narrow.h"
 #include "poptorch/model/model.h"
+#include "poptorch/model/summary.h"
 
 namespace poptorch {
 namespace {
@@ -34,18 +37,44 @@ aspen::Shape stacked(aspen::Shape shape, std::int64_t count) {
   return shape;
 }
 
+}  // namespace
+
 // A host tensor in the layout the program reads: the tensor itself where that is so already.
-at::Tensor host_input(const at::Tensor& tensor, const aspen::ProgramTensor& wanted, std::int64_t micro_batches) {
-  if (graph_dtype(tensor.scalar_type()) != wanted.type.dtype ||
-      shape_of(tensor) != stacked(wanted.type.shape, micro_batches)) {
+at::Tensor Model::host_input(std::size_t index, const at::Tensor& tensor, std::int64_t micro_batches) {
+  const aspen::ProgramTensor& wanted = program_->inputs[index];
+  const c10::ScalarType type = tensor.scalar_type();
+  if (graph_dtype(type) != wanted.type.dtype || shape_of(tensor) != stacked(wanted.type.shape, micro_batches)) {
     throw aspen::UserError("[run] input \"{}\" is {} of shape {}; the model was compiled for {} micro-batches of {}.",
-                           wanted.name, c10::toString(tensor.scalar_type()), aspen::to_string(shape_of(tensor)),
-                           micro_batches, aspen::to_string(wanted.type));
+                           wanted.name, c10::toString(type), aspen::to_string(shape_of(tensor)), micro_batches,
+                           aspen::to_string(wanted.type));
   }
-  return tensor.detach().to(host_dtype(wanted.type.dtype)).contiguous();
+  const at::Tensor given = to_graph_type(tensor, "input", wanted.name);
+  if (type != c10::ScalarType::Double) return given;
+  if (warned_.insert("float64 " + wanted.name).second) {
+    aspen::log::warn("input \"{}\" is float64; the device computes with float32", wanted.name);
+  }
+  if (const auto lost = first_overflow(tensor, given); lost && warned_.insert("infinite " + wanted.name).second) {
+    aspen::log::warn("input \"{}\" holds {}, which is infinite in the float32 of the device", wanted.name, *lost);
+  }
+  return given;
 }
 
-}  // namespace
+void Model::warn_of_frozen() {
+  std::vector<std::string> frozen, unfrozen;
+  for (const HostTensor& entry : tensors_) {
+    if (!entry.is_parameter || entry.tensor.requires_grad() == entry.trainable) continue;
+    if (warned_.insert("frozen " + entry.name).second) (entry.trainable ? frozen : unfrozen).push_back(entry.name);
+  }
+  const auto warn = [](const std::vector<std::string>& names, const char* what) {
+    if (names.empty()) return;
+    aspen::log::warn(
+        "parameters were {} after the model was compiled, which the program does not follow: {}. Call destroy() to "
+        "have it compiled anew",
+        what, summary(names));
+  };
+  warn(frozen, "frozen (requires_grad=False)");
+  warn(unfrozen, "unfrozen (requires_grad=True)");
+}
 
 aspen::RunRequest Model::request_for(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& results,
                                      const std::vector<OutputRequest>& outputs, std::int64_t device_iterations,
@@ -88,13 +117,15 @@ std::vector<at::Tensor> Model::run(const std::vector<at::Tensor>& inputs, std::i
                            outputs.size(), program_->inputs.size(), num_outputs_);
   }
   HostScope host;
+  if (training_) warn_of_frozen();
   const auto groups = static_cast<std::int64_t>(program_->input_grouping.num_groups(program_->replicas));
   std::vector<at::Tensor> given, results;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    given.push_back(host_input(inputs[i], program_->inputs[i], device_iterations * gradient_accumulation * groups));
+    given.push_back(host_input(i, inputs[i], device_iterations * gradient_accumulation * groups));
   }
   aspen::RunRequest request = request_for(given, results, outputs, device_iterations, gradient_accumulation);
   request.should_stop = should_stop;
+  has_written_ = !written_.empty();  // also if the run is interrupted
   executor_->run(request);
   for (std::size_t i = 0; i < written_inputs_.size(); ++i) {
     const at::Tensor& target = inputs[written_inputs_[i]];

@@ -13,6 +13,7 @@
 #include "poptorch/capture/recorder.h"
 #include "poptorch/model/ipus.h"
 #include "poptorch/model/model.h"
+#include "poptorch/model/summary.h"
 #include "poptorch/python/convert.h"
 #include "poptorch/python/errors.h"
 #include "poptorch/python/source_lines.h"
@@ -79,12 +80,14 @@ std::vector<at::Tensor> run(Model& model, const std::vector<at::Tensor>& inputs,
 void compile(Model& model, const py::dict& options, const py::object& progress) {
   CompileSettings settings = compile_settings(options);
   if (!progress.is_none()) {
-    settings.options.progress = [progress](double fraction) {
+    // By reference: settings are copied without the GIL.
+    settings.options.progress = [&progress](double fraction) {
       py::gil_scoped_acquire gil;
       progress(fraction);
     };
   }
   try {
+    py::gil_scoped_release no_gil;  // other threads of the program go on
     model.compile(settings);
   } catch (python_error& error) {  // out of a backward pass or a hook of the user's
     error.restore();
@@ -92,6 +95,10 @@ void compile(Model& model, const py::dict& options, const py::object& progress) 
     rethrow_as_our_own(raised, model.last_capture_error());
     throw raised;
   }
+}
+
+void upload_weights(Model& model, bool keeps_private) {
+  model.upload_weights(keeps_private ? PrivateBuffers::kKeptIfSame : PrivateBuffers::kOverwritten);
 }
 
 void add_grouped_parameter(Model& model, const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
@@ -142,9 +149,12 @@ void bind_model(py::module_& module) {
       .def("attach", &Model::attach)
       .def("detach", &Model::detach)
       .def("is_attached", &Model::is_attached)
-      .def("upload_weights", &Model::upload_weights)
+      .def("upload_weights", &upload_weights, py::arg("keeps_private") = false)
+      .def("upload_tensor", &Model::upload_tensor, py::arg("name"))
       .def("download_weights", &Model::download_weights)
+      .def("download_written", &Model::download_written)
       .def("set_settings", &Model::set_settings, py::arg("group"), py::arg("values"))
+      .def("set_parameter_settings", &Model::set_parameter_settings, py::arg("parameter"), py::arg("values"))
       .def("state_names", &Model::state_names)
       .def("read_state", &Model::read_state, py::arg("name"))
       .def("write_state", &Model::write_state, py::arg("name"), py::arg("tensor"))
@@ -157,6 +167,15 @@ void bind_model(py::module_& module) {
       .def("times", &times)
       .def("memory", &memory)
       .def("host_calls", &Model::host_calls);
+}
+
+// Whether each dictionary still holds the very object under that name: (dictionary, name, object). Asked in each call.
+bool holds_all(const py::list& parts) {
+  for (const py::handle entry : parts) {
+    PyObject* part = entry.ptr();  // a tuple
+    if (PyDict_GetItem(PyTuple_GET_ITEM(part, 0), PyTuple_GET_ITEM(part, 1)) != PyTuple_GET_ITEM(part, 2)) return false;
+  }
+  return true;
 }
 
 void push_scope(const std::string& name) {
@@ -195,6 +214,8 @@ PYBIND11_MODULE(poptorch_core, module) {
   module.attr("MAX_IPUS") = kMaxIpus;
   module.def("required_ipus", &count_ipus, py::arg("used"), py::arg("replicas"), py::arg("rounds_up"),
              py::arg("is_hardware"), py::arg("device"));
+  module.def("holds_all", &holds_all, py::arg("parts"));
+  module.def("summary", &summary, py::arg("names"));
   module.def("mark_overlap", &mark_overlap, py::arg("tensor"), py::arg("is_input"));
   module.def("push_scope", &push_scope);
   module.def("pop_scope", &pop_scope);

@@ -5,6 +5,7 @@ import copy
 import io
 import math
 import pickle
+import time
 
 import numpy as np
 import poptorch
@@ -371,7 +372,7 @@ def test_wrapped_module_keeps_its_nature(model):
 
 
 def test_what_the_device_does_not_change_keeps_its_digits():
-    fixed, model = torch.tensor([2**40, 3]), function_model(lambda self, x, y: (self.m0(x), self.loss(x, y)))
+    fixed, model = torch.tensor([2**31 - 1, 3]), function_model(lambda self, x, y: (self.m0(x), self.loss(x, y)))
     model.m0 = torch.nn.Linear(3, 2).double()
     model.loss = lambda x, y: torch.nn.functional.mse_loss(model.m0(x) * model.scale + (model.fixed > 0), y)
     model.register_buffer("fixed", fixed.clone())
@@ -570,6 +571,14 @@ def test_progress_bar_and_compilation_time(model, capfd):
     assert "Graph compilation" not in capfd.readouterr().err
     with pytest.raises(poptorch.Error, match="showCompilationProgressBar"):
         silent.compilationTime()
+
+
+def test_compilation_time_covers_attaching_the_device(model, monkeypatch):
+    executor = poptorch.inferenceModel(model)
+    attach = executor._attach
+    monkeypatch.setattr(executor, "_attach", lambda: (time.sleep(0.2), attach()))
+    executor.compile(X)
+    assert executor.compilationTime().total_seconds() > 0.2
 
 
 def test_other_attributes_come_from_the_module(model, trainer):

@@ -158,8 +158,8 @@ class ArgumentPlan:
         if tensor.shape[0] % num_micro_batches != 0:
             raise AssertionError(
                 f'Argument "{path}" of shape {list(tensor.shape)} does not divide into micro-batches: its first '
-                f"dimension {tensor.shape[0]} must be a multiple of {rule}. poptorch.DataLoader makes batches of the right "
-                "size"
+                f"dimension {tensor.shape[0]} must be a multiple of {rule}. poptorch.DataLoader makes batches of the "
+                "right size"
             )
         return tensor.detach()[: tensor.shape[0] // num_micro_batches]
 

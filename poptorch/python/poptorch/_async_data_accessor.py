@@ -25,9 +25,9 @@ _START_METHODS = {
 }
 _GRACE_SECONDS = 10
 _INTERACTIVE_RULE = (
-    "the data set uses classes or functions of an interactive session, such as a notebook, which a process started afresh "
-    "does not know. Put them into a module, or give sharing_strategy=poptorch.SharingStrategy.Fork (a DataLoader takes it "
-    'in async_options: {"sharing_strategy": poptorch.SharingStrategy.Fork}).'
+    "the data set uses classes or functions of an interactive session, such as a notebook, which a process started "
+    "afresh does not know. Put them into a module, or give sharing_strategy=poptorch.SharingStrategy.Fork (a "
+    'DataLoader takes it in async_options: {"sharing_strategy": poptorch.SharingStrategy.Fork}).'
 )
 
 

@@ -1,8 +1,10 @@
 """What annotations need to know while a model is captured: the strategy, and the blocks met so far."""
 
+import threading
+
 from .errors import createPoptorchError
 
-_current = None
+_here = threading.local()  # context: of the capture that this thread has under way; other threads go on as ever
 
 
 class CaptureContext:
@@ -17,13 +19,11 @@ class CaptureContext:
         self.strategy._begin_capture()
 
     def __enter__(self):
-        global _current  # pylint: disable=global-statement
-        _current = self
+        _here.context = self
         return self
 
     def __exit__(self, *exception):
-        global _current  # pylint: disable=global-statement
-        _current = None
+        _here.context = None
 
     def place(self, block_id, ipu_id):
         """Stage, phase and device of a block that starts now."""
@@ -38,5 +38,5 @@ class CaptureContext:
 
 
 def current():
-    """The context of the capture under way, None on the host."""
-    return _current
+    """The context of the capture that this thread has under way, None on the host."""
+    return getattr(_here, "context", None)

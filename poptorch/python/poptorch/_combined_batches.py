@@ -7,7 +7,7 @@ from .errors import createPoptorchError
 
 
 def combined(batches, factor, drop_last):
-    """Yields `factor` consecutive collated batches as one item. What is left over is dropped, or a smaller last item."""
+    """Yields `factor` consecutive collated batches as one item. What is left over is dropped, or a short last item."""
     pending = []
     for batch in batches:
         pending.append(batch)

@@ -170,8 +170,8 @@ class DataLoader(torch.utils.data.DataLoader):
             return
         if drop_last and length < factor:
             logger.warning(
-                "DataLoader: the sampler has %d batches, fewer than the %d that make an item; with drop_last=True there "
-                "is no item at all",
+                "DataLoader: the sampler has %d batches, fewer than the %d that make an item; with drop_last=True "
+                "there is no item at all",
                 length,
                 factor,
             )
@@ -192,8 +192,8 @@ class DataLoader(torch.utils.data.DataLoader):
             return
         if drop_last and num_elements < self._combined_batch_size:
             logger.warning(
-                "DataLoader: %d elements are fewer than the combined batch size %d; with drop_last=True there is no item "
-                "at all",
+                "DataLoader: %d elements are fewer than the combined batch size %d; with drop_last=True there is no "
+                "item at all",
                 num_elements,
                 self._combined_batch_size,
             )

@@ -2,7 +2,7 @@
 
 import weakref
 
-from . import optim
+from . import _optimizer_streams, optim, poptorch_core
 from ._logging import logger
 from ._optimizer_lowering import (
     LoweredOptimizer,
@@ -19,12 +19,15 @@ from .errors import createPoptorchError
 class ExecutorOptimizer:
     """Holds the user's optimiser and the values of it that the device has."""
 
-    def __init__(self, optimizer, options):
+    def __init__(self, optimizer, options, lock):
+        """lock: of the executor, for those who read the state from another thread."""
         self.optimizer = None
-        self._lowered = None     # as on the device; None before compilation
+        self._lock = lock
+        self._lowered = None     # as it was compiled, or set last; None before compilation
+        self._values = {}        # attributes of each parameter that the device has, by its name
+        self._loss_scaling = 1.0
         self._names = {}
         self._core = None        # weak reference to the compiled model
-        self._pending = None     # values to send when the device is attached
         self._state_is_stale = False
         self._known_extras = None
         self._relaxed = options._relax_optimizer_checks
@@ -54,6 +57,7 @@ class ExecutorOptimizer:
         """The specification for the compiler. names: the name of each trainable parameter by its id."""
         self._names = names
         self._lowered = LoweredOptimizer(self.optimizer, names)
+        self._take_values(self._lowered)
         warn_about_half_state(self.optimizer)
         warn_about_maximize(self.optimizer)
         listed = {name for group in self._lowered.parameters for name in group}
@@ -64,17 +68,13 @@ class ExecutorOptimizer:
             )
         missing = [name for name in names.values() if name not in listed]
         if missing:
-            logger.warning(
-                "Parameters that are in no group of the optimiser keep their values: %s", ", ".join(missing)
-            )
+            names = poptorch_core.summary(missing)
+            logger.warning("Parameters that are in no group of the optimiser keep their values: %s", names)
         return self._lowered.specification()
 
     def attached(self, core):
         """The device is ready: connects the optimiser's state to it."""
         self._core = weakref.ref(core)
-        if self._pending is not None:
-            self._send(core, self._pending)
-            self._pending = None
         if isinstance(self.optimizer, optim.Optimizer):
             self.optimizer._state_reader = _StateReader(self)
         self._upload_state(core)
@@ -99,22 +99,48 @@ class ExecutorOptimizer:
         if not getattr(self.optimizer, "has_state_to_upload", False):
             return
         self.optimizer.has_state_to_upload = False
-        loaded = self.optimizer.ipu_state or {}
-        for name in core.state_names():
-            if name in loaded:
-                core.write_state(name, loaded[name])
-            else:
-                logger.warning("The loaded optimiser state has no %s: the device keeps its value", name)
+        loaded = self.optimizer.ipu_state
+        if loaded is not None:
+            names = core.state_names()
+            for name in names:
+                if name in loaded:
+                    core.write_state(name, loaded[name])
+            self._warn_about_missing([name for name in names if name not in loaded])
+            self._state_is_stale = True
+        if self.optimizer._has_param_to_upload:
+            self.optimizer._has_param_to_upload = False
+            self._upload_param(core, self.optimizer.ipu_param or {})
+
+    @staticmethod
+    def _warn_about_missing(names):
+        if names:
+            summary = poptorch_core.summary(names)
+            logger.warning("The loaded optimiser state has no %s: the device keeps its values", summary)
+
+    def _upload_param(self, core, loaded):
+        """Sends the loaded numbers, each parameter its own."""
+        lowered = LoweredOptimizer(self.optimizer, self._names)
+        current = _optimizer_streams.entries(self._lowered, self._values, self._loss_scaling)
+        self._warn_about_missing([key for key in current if key not in loaded])
+        if _optimizer_streams.LOSS_SCALING in loaded:
+            self._loss_scaling = float(loaded[_optimizer_streams.LOSS_SCALING])
+        lowered.loss_scaling = self._loss_scaling
+        for name, attributes in self._values.items():
+            values = _optimizer_streams.read(lowered, loaded, name, attributes, self._loss_scaling)
+            self._values[name] = values
+            core.set_parameter_settings(name, lowered.settings(values))
 
     def read_state(self):
         """State and parameters of the device, read again only if a call was made since."""
-        core = self._core() if self._core is not None else None
-        if core is None or self.optimizer.has_state_to_upload:
-            return self.optimizer.ipu_state, self.optimizer.ipu_param
-        if self._state_is_stale or self.optimizer.ipu_state is None:
-            self.optimizer.ipu_state = {name: core.read_state(name) for name in core.state_names()}
-            self._state_is_stale = False
-        return self.optimizer.ipu_state, self._lowered.device_parameters()
+        with self._lock:
+            core = self._core() if self._core is not None else None
+            if core is None or self.optimizer.has_state_to_upload:
+                return self.optimizer.ipu_state, self.optimizer.ipu_param
+            if self._state_is_stale or self.optimizer.ipu_state is None:
+                self.optimizer.ipu_state = {name: core.read_state(name) for name in core.state_names()}
+                self._state_is_stale = False
+            param = _optimizer_streams.entries(self._lowered, self._values, self._loss_scaling)
+            return self.optimizer.ipu_state, param
 
     def save_state(self, core):
         """Brings the state to the host, for an optimiser that can hold it."""
@@ -123,7 +149,7 @@ class ExecutorOptimizer:
             self.optimizer._read_device_state()
 
     # -- changes --------------------------------------------------------------------------------------------------
-    def change(self, optimizer, core, is_attached):
+    def change(self, optimizer, core):
         """setOptimizer on a compiled model."""
         if needs_running_mean(optimizer) and not self._lowered.needs_running_mean:
             raise ValueError(
@@ -136,14 +162,18 @@ class ExecutorOptimizer:
         if forbidden is not None:
             raise createPoptorchError(f"[setOptimizer] {forbidden}.")
         self._connect(optimizer)
+        self._upload_state(core)  # what was loaded before is replaced by what is set now
         new.constant = self._lowered.constant  # fixed at compilation
-        if new.groups == self._lowered.groups and new.loss_scaling == self._lowered.loss_scaling:
+        if new.by_parameter() == self._values and new.loss_scaling == self._loss_scaling:
             return
         self._lowered = new
-        if is_attached:
-            self._send(core, new)
-        else:
-            self._pending = new
+        self._take_values(new)
+        for group, attributes in enumerate(new.groups):
+            core.set_settings(group, new.settings(attributes))
+
+    def _take_values(self, lowered):
+        self._values = lowered.by_parameter()
+        self._loss_scaling = lowered.loss_scaling
 
     def _connect(self, optimizer):
         if optimizer is self.optimizer:
@@ -155,11 +185,6 @@ class ExecutorOptimizer:
         if isinstance(optimizer, optim.Optimizer):
             self._state_is_stale = True
             optimizer._state_reader = _StateReader(self)
-
-    @staticmethod
-    def _send(core, lowered):
-        for group in range(len(lowered.groups)):
-            core.set_settings(group, lowered.settings(group))
 
 
 class _StateReader:

@@ -98,9 +98,9 @@ class LoweredOptimizer:
     def _keeps_velocity(self, attributes):
         return bool(attributes.get("momentum", 0) != 0 or not self.constant.get("momentum", True))
 
-    def settings(self, group):
-        """Numbers of one group, in the order of the compiler's Setting enumeration."""
-        a = self.groups[group]
+    def settings(self, attributes):
+        """Numbers of a group or a parameter, in the order of the compiler's Setting enumeration."""
+        a = attributes
         first, second = a.get("momentum", 0.0), a.get("dampening", a.get("alpha", 0.0))
         if "betas" in a:
             first, second = a["betas"]
@@ -124,31 +124,15 @@ class LoweredOptimizer:
                     "parameters": names,
                     "momentum": self._keeps_velocity(attributes),
                     "nesterov": bool(attributes.get("nesterov", False)),
-                    "settings": self.settings(index),
+                    "settings": self.settings(attributes),
                 }
-                for index, (names, attributes) in enumerate(zip(self.parameters, self.groups))
+                for names, attributes in zip(self.parameters, self.groups)
             ],
         }
 
-    def device_parameters(self):
-        """The numbers the device receives, by the names state_dict shows them under."""
-        values = {}
-        if not self.constant["loss_scaling"]:
-            values["lossScaling_FLOAT"] = self.loss_scaling
-        for names, a in zip(self.parameters, self.groups):
-            for name in names:
-                values.update({f"{key}___specific___{name}": value for key, value in self._streamed(a).items()})
-        return {key: torch.tensor(value, dtype=torch.float32) for key, value in values.items()}
-
-    def _streamed(self, a):
-        if self.kind == "sgd":
-            scale = a["lr"] * (1 - a["dampening"])
-            values = {"scaledLearningRate0": (scale / self.loss_scaling, "lr"),
-                      "weightDecayScaleFactor0": (1 - scale * a["weight_decay"], "weight_decay"),
-                      "momentum0": (a["momentum"], "momentum")}
-        else:
-            values = {"learningRate": (a["lr"], "lr"), "weightDecay": (a["weight_decay"], "weight_decay")}
-        return {key: value for key, (value, source) in values.items() if not self.constant[source]}
+    def by_parameter(self):
+        """The attributes of each parameter of the model, by its name."""
+        return {name: attributes for names, attributes in zip(self.parameters, self.groups) for name in names}
 
     # -- changes --------------------------------------------------------------------------------------------------
     def _structure(self):

@@ -12,6 +12,7 @@ from . import _capture, _captured_torch, _devices, _engine_limits, _replica_grou
 from . import annotations, poptorch_core
 from ._args import ArgumentPlan, Signature
 from ._compilation_output import ProgressBar, export_text
+from ._compiled_parts import CompiledParts
 from ._compile_options import compile_options
 from ._executor_optimizer import ExecutorOptimizer
 from ._logging import logger
@@ -21,7 +22,10 @@ from .options import Options
 
 
 _SEED_MASK = (1 << 64) - 1
-# Capture replaces parts of torch and of the modules for its duration: threads take turns.
+# Threads take turns. Each executor has a lock of its own, which its calls and the copies of its weights hold. Capture
+# replaces parts of torch and of the modules for its duration, so this lock is for all of them. Whoever may need the
+# lock of a training executor while holding that of another one (weights that both have are to be uploaded) takes this
+# one first: that way nobody waits for somebody who waits for them.
 _compilation = threading.RLock()
 
 
@@ -40,6 +44,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         if options.defaultOutputMode():
             options.outputMode(OutputMode.Final if training else OutputMode.All)
         self._core = None
+        self._lock = threading.RLock()
+        self._runner = None  # the thread that runs the program now
         self._training = training
         self._host_weights = None
         self._optimizer = None
@@ -53,9 +59,10 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         # Trainers whose weights this model uses, and the version of each that was uploaded last.
         self._followed = {source: -1 for source in _weight_sync.sources_below(model)} if not training else {}
         if training:
-            self._optimizer = ExecutorOptimizer(optimizer, options)
+            self._optimizer = ExecutorOptimizer(optimizer, options, self._lock)
             self._host_weights = _weight_sync.HostWeights(self)
-            _weight_sync.hook(model, self._host_weights)
+            with _compilation:
+                _weight_sync.hook(model, self._host_weights)
         options._freeze()
         self._options = options
 
@@ -88,29 +95,50 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
 
     def load_state_dict(self, state_dict, strict=True):
         """Loads the wrapped module's state, and sends it to the device if there is one attached."""
-        result = self._user_model.load_state_dict(state_dict, strict)
-        if self.isAttachedToDevice():
-            self.copyWeightsToDevice()
-        return result
+        with _compilation, self._lock:
+            result = self._user_model.load_state_dict(state_dict, strict)
+            if self.isAttachedToDevice():
+                self.copyWeightsToDevice()
+            return result
 
     # -- running --------------------------------------------------------------------------------------------------
     def __call__(self, *args, **kwargs):
-        if self._core is None:
-            self._check_may_run()
-            self._compile(args, kwargs)
-        if not self._attached:
-            self._check_may_run()
-            self.attachToDevice()
+        if self._runner == threading.get_ident():
+            raise createPoptorchError("[model call] the model is called by a function that it runs on the host itself.")
+        while True:
+            if not self._attached:
+                self._prepare(args, kwargs)
+            plan = self._plan
+            # Not under the lock: arguments may be weights of another model, which are then copied from its device.
+            inputs = plan.inputs(args, kwargs)
+            with self._lock:
+                if self._attached and plan is self._plan:  # no other thread has released the device meanwhile
+                    outputs = self._run(inputs)
+                    if self._written:
+                        plan.write_back(args, kwargs, inputs, self._written)
+                    return self._result.rebuild(outputs)
+
+    def _prepare(self, args, kwargs):
+        """Compiles and attaches, as far as that is still to be done."""
+        self._check_may_run()
+        with _compilation, self._lock:
+            if self._core is None:
+                self._compile_alone(args, kwargs)
+            if not self._attached:
+                self.attachToDevice()
+
+    def _run(self, inputs):
+        self._parts.warn_of_changes()
         if self._followed:
             self._refresh_weights()
-        inputs = self._plan.inputs(args, kwargs)
         if self._training:
             self._optimizer.before_run(self._core)
             self._host_weights.stale = True  # also if the call is interrupted: some updates may have been made
-        outputs = self._core.run(inputs, self._device_iterations, self._gradient_accumulation, self._modes)
-        if self._written:
-            self._plan.write_back(args, kwargs, inputs, self._written)
-        return self._result.rebuild(outputs)
+        self._runner = threading.get_ident()
+        try:
+            return self._core.run(inputs, self._device_iterations, self._gradient_accumulation, self._modes)
+        finally:
+            self._runner = None
 
     def _check_may_run(self):
         if self._options.connection_type == ConnectionType.Never:
@@ -128,7 +156,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         self._compile(args, kwargs)
 
     def _compile(self, args, kwargs):
-        with _compilation:
+        with _compilation, self._lock:
             if self._core is None:  # another thread may have been first
                 self._compile_alone(args, kwargs)
 
@@ -147,6 +175,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         for name, grouping in self._groupings.items():
             grouping.check(name, self._executed._parameters[name], options.replication_factor)
         grouped = _replica_grouping.single_values(self._executed, self._groupings)
+        for source in _weight_sync.sources_below(self._executed):
+            source.sync()  # during the capture tensors do not ask for it
         names = self._add_tensors(core, grouped.values)
         with ProgressBar(options._show_compilation_progress_bar) as bar:
             with grouped:
@@ -158,10 +188,13 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         self._core, self._plan, self._result = core, plan, result
         self._modes = [(options.output_mode, options.output_return_period)] * result.num_outputs
         self._written = set(core.written_inputs())
-        self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - begin)
+        self._parts = CompiledParts(self._executed)
         export_text(core)
-        if options.connection_type != ConnectionType.Never:
-            self.attachToDevice()
+        try:
+            if options.connection_type != ConnectionType.Never:
+                self.attachToDevice()
+        finally:
+            self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - begin)
 
     def _micro_batches(self):
         """How many one call takes, and why."""
@@ -247,6 +280,10 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
 
     def attachToDevice(self):
         """Takes a device and uploads weights and optimiser state."""
+        with _compilation, self._lock:
+            self._attach()
+
+    def _attach(self):
         self._require_compiled("attachToDevice")
         if self._options.connection_type == ConnectionType.Never:
             raise AssertionError("The model cannot be attached: its options have ConnectionType.Never")
@@ -254,40 +291,53 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             raise createPoptorchError("[attachToDevice] the model is attached to a device already.")
         self._core.attach()
         self._attached = True
-        self._upload_weights()
-        if self._training:
-            self._optimizer.attached(self._core)
+        try:
+            self._upload_weights(keeps_private=True)
+            if self._training:
+                self._optimizer.attached(self._core)
+        except BaseException:
+            self._core.detach()
+            self._attached = False
+            raise
 
     def detachFromDevice(self):
         """Saves everything to the host and frees the device; the next call attaches again and continues."""
-        self._require_compiled("detachFromDevice")
-        if not self._attached:
-            raise createPoptorchError("[detachFromDevice] the model is not attached to a device.")
-        self._save_to_host()
-        self._core.detach()
-        self._attached = False
+        with self._lock:
+            self._require_compiled("detachFromDevice")
+            if not self._attached:
+                raise createPoptorchError("[detachFromDevice] the model is not attached to a device.")
+            self._save_to_host()
+            self._core.detach()
+            self._attached = False
 
     def destroy(self):
         """Saves everything to the host and releases the program. A later call compiles the model again."""
-        if self._core is None:
-            return
-        if self._attached:
-            self.detachFromDevice()
-        self._core = None
-        self._followed = dict.fromkeys(self._followed, -1)
-        if self._training:
-            self._optimizer.released()
-            _weight_sync.unhook(self._user_model, self._host_weights)
+        with _compilation, self._lock:  # a capture must find the classes of its tensors as it left them
+            if self._core is None:
+                return
+            if self._attached:
+                self.detachFromDevice()
+            self._core = None
+            self._followed = dict.fromkeys(self._followed, -1)
+            if self._training:
+                self._optimizer.released()
+                _weight_sync.unhook(self._user_model, self._host_weights)
 
     def _save_to_host(self):
         if self._training:
             self._host_weights.sync()
             self._optimizer.save_state(self._core)
+        else:
+            self._core.download_written()
 
     def __del__(self):
         # A trainer that nobody holds any more leaves its weights and the state of its optimiser behind, and the module
-        # as it found it.
-        if self.__dict__.get("_host_weights") is None or sys.is_finalizing():
+        # as it found it; others leave the buffers they have written.
+        if sys.is_finalizing():
+            return
+        if self.__dict__.get("_host_weights") is None:
+            if self.__dict__.get("_core") is not None:
+                self._core.download_written()
             return
         if self._core is not None:
             if self._host_weights.stale:
@@ -302,7 +352,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         """Device to host, for HostWeights.sync."""
         self._core.download_weights()
 
-    def _upload_weights(self):
+    def _upload_weights(self, keeps_private=False):
+        """keeps_private: replicas keep their own values of a buffer that is, on the host, as the first one left it."""
         for source in _weight_sync.sources_below(self._executed):
             if source is not self._host_weights:
                 source.sync()
@@ -311,7 +362,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         if self._host_weights is not None:
             self._host_weights.stale = False
             self._host_weights.version += 1  # the host may have changed them: those who follow take them too
-        self._core.upload_weights()
+        self._core.upload_weights(keeps_private)
 
     def _refresh_weights(self):
         """Takes over what followed trainers have learnt since the last upload."""
@@ -321,56 +372,61 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             self._upload_weights()
 
     def copyWeightsToHost(self):
-        self._require_compiled("copyWeightsToHost")
-        if self._host_weights is not None:
-            self._host_weights.stale = True
-            self._host_weights.sync()
-        else:
-            self._core.download_weights()
+        with self._lock:
+            self._require_compiled("copyWeightsToHost")
+            if self._host_weights is not None:
+                self._host_weights.stale = True
+                self._host_weights.sync()
+            else:
+                self._core.download_weights()
 
     def copyWeightsToHostIfNeeded(self):
         """Copies the weights to the host if they are out of date there; returns whether it did."""
         return self._host_weights is not None and self._host_weights.sync()
 
     def copyWeightsToDevice(self):
-        self._require_compiled("copyWeightsToDevice")
-        self._upload_weights()
+        with _compilation, self._lock:
+            self._require_compiled("copyWeightsToDevice")
+            self._upload_weights()
 
     def copyNamedBuffersToDevice(self):
         """Uploads the buffers listed by options.updatableNamedBuffers, and nothing else."""
-        self._require_compiled("copyNamedBuffersToDevice")
-        names = self._options._Popart.options.get("updatableNamedBuffers")
-        if not names:
-            raise createPoptorchError("[copyNamedBuffersToDevice] needs options.updatableNamedBuffers([names]).")
-        buffers = dict(self._executed.named_buffers())
-        for name in names:
-            self._core.write_state(name, buffers[name])
+        with self._lock:
+            self._require_compiled("copyNamedBuffersToDevice")
+            names = self._options._Popart.options.get("updatableNamedBuffers")
+            if not names:
+                raise createPoptorchError("[copyNamedBuffersToDevice] needs options.updatableNamedBuffers([names]).")
+            for name in names:
+                self._core.upload_tensor(name)
 
     # -- optimiser and random state -------------------------------------------------------------------------------
     def setOptimizer(self, optimizer):
         """Uses the current values of this optimiser from the next call on."""
         if not self._training:
             raise createPoptorchError("[setOptimizer] the model was wrapped by inferenceModel, which does not train.")
-        if self._core is None:
-            options = self._options.clone()
-            self._optimizer.replace(optimizer, options)
-            options._freeze()
-            self._options = options
-        else:
-            self._optimizer.change(optimizer, self._core, self._attached)
+        with self._lock:
+            if self._core is None:
+                options = self._options.clone()
+                self._optimizer.replace(optimizer, options)
+                options._freeze()
+                self._options = options
+            else:
+                self._optimizer.change(optimizer, self._core)
 
     @property
     def rng_state(self):
         """[seed, state...] of the random ops."""
-        self._require_compiled("rng_state")
-        return list(self._core.random_state())
+        with self._lock:
+            self._require_compiled("rng_state")
+            return list(self._core.random_state())
 
     @rng_state.setter
     def rng_state(self, state):
-        self._require_compiled("rng_state")
         if not state or len(state) > 2 or not all(isinstance(word, int) for word in state):
             raise createPoptorchError(f"[rng_state] expected [seed] or [seed, step], not {state!r}.")
-        self._core.set_random_state(state[0] & _SEED_MASK, state[1] if len(state) > 1 else 0)
+        with self._lock:
+            self._require_compiled("rng_state")
+            self._core.set_random_state(state[0] & _SEED_MASK, state[1] if len(state) > 1 else 0)
 
 
 def _restore(model, options, training, optimizer, groupings):

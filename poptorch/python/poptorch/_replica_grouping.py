@@ -102,8 +102,10 @@ class single_values:
         }
 
     def __enter__(self):
-        self._parameters.update(self.values)
+        if self.values:  # the parameters of a scripted module cannot be replaced, nor grouped
+            self._parameters.update(self.values)
         return self
 
     def __exit__(self, *exception):
-        self._parameters.update(self._whole)
+        if self.values:
+            self._parameters.update(self._whole)

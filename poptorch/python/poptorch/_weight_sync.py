@@ -8,6 +8,7 @@ Only PoplarExecutor uses this file.
 
 import copy
 import copyreg
+import threading
 import weakref
 
 import torch
@@ -30,18 +31,33 @@ class HostWeights:
         return self._executor()
 
     def sync(self):
-        """Copies the weights to the host if they are stale; returns whether it did."""
+        """Copies the weights to the host if they are stale; returns whether it did. Waits for a call in another thread.
+
+        What runs on the host as a part of such a call sees the weights as they were before it.
+        """
         executor = self._executor()
-        if not self.stale or executor is None:
+        if not self.stale or executor is None or _is_part_of_call(executor):
             return False
-        self.stale = False  # first, because the copy itself touches the tensors
-        try:
-            executor._download_weights()
-        except BaseException:
-            self.stale = True
-            raise
-        self.version += 1
-        return True
+        with executor._lock:
+            if not self.stale:  # another thread was first
+                return False
+            self.stale = False  # first, because the copy itself touches the tensors
+            try:
+                executor._download_weights()
+            except BaseException:
+                self.stale = True
+                raise
+            self.version += 1
+            return True
+
+
+def _is_part_of_call(executor):
+    """Whether this thread does something for the program that the executor is running. The workers of a program with
+    several devices are no threads of Python's."""
+    runner = executor._runner
+    if runner is None:
+        return False
+    return runner == threading.get_ident() or isinstance(threading.current_thread(), threading._DummyThread)
 
 
 def sources(tensor):

@@ -25,6 +25,11 @@ def _given(**arguments):
     return {name: value for name, value in arguments.items() if value is not None}
 
 
+def _copied(state):
+    """The caller may change theirs."""
+    return None if state is None else {name: torch.as_tensor(value).clone() for name, value in state.items()}
+
+
 class Optimizer:
     """What the optimisers of poptorch add to those of torch: constness of attributes and the state on the device."""
 
@@ -37,6 +42,7 @@ class Optimizer:
         self.ipu_state = None
         self.ipu_param = None
         self.has_state_to_upload = False
+        self._has_param_to_upload = False  # ipu_param was loaded: it overrides the parameter groups
         self._state_reader = None  # set by the executor that trains with this optimiser
 
     # -- state ----------------------------------------------------------------------------------------------------
@@ -62,9 +68,10 @@ class Optimizer:
                 "This optimiser state has no entries ipu_state and ipu_param: it was not saved by a poptorch optimiser"
             )
         super().load_state_dict({key: value for key, value in state_dict.items() if not key.startswith("ipu_")})
-        self.ipu_state = state_dict["ipu_state"]
-        self.ipu_param = state_dict["ipu_param"]
-        self.has_state_to_upload = self.ipu_state is not None
+        self.ipu_state = _copied(state_dict["ipu_state"])
+        self.ipu_param = _copied(state_dict["ipu_param"])
+        self.has_state_to_upload = self.ipu_state is not None or self.ipu_param is not None
+        self._has_param_to_upload = self.ipu_param is not None
 
     def __getstate__(self):
         self._read_device_state()

@@ -1,0 +1,100 @@
+#include "poptorch/capture/narrow.h"
+
+#include <ATen/ops/aminmax.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "aspen/base/error.h"
+#include "aspen/base/log.h"
+#include "aspen/ops/cast/cast.h"
+#include "aspen/ops/source/source.h"
+#include "poptorch/capture/dispatch_scope.h"
+#include "poptorch/capture/host_data.h"
+
+namespace poptorch {
+
+using aspen::DType;
+using c10::ScalarType;
+
+namespace {
+
+constexpr const char* kRule =
+    "which have 32 bits on the device: -2147483648 <= value <= 2147483647. Use smaller numbers, or floating-point "
+    "tensors";
+
+void check_fits(std::int64_t value, std::string_view what, std::string_view name) {
+  using Limits = std::numeric_limits<std::int32_t>;
+  if (value >= Limits::min() && value <= Limits::max()) return;
+  throw aspen::UserError("[types] {}{} holds {} among its integers, {}.", what,
+                         name.empty() ? "" : fmt::format(" \"{}\"", name), value, kRule);
+}
+
+void check_integers(const at::Tensor& tensor, std::string_view what, std::string_view name) {
+  constexpr std::int64_t kFew = 1000;  // calling torch takes longer than looking at so many
+  if (tensor.numel() <= kFew && tensor.is_contiguous()) {
+    const std::int64_t* values = tensor.data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < tensor.numel(); ++i) check_fits(values[i], what, name);
+    return;
+  }
+  const auto [least, most] = at::aminmax(tensor);
+  check_fits(least.item<std::int64_t>(), what, name);
+  check_fits(most.item<std::int64_t>(), what, name);
+}
+
+bool fits(double value) {
+  using Limits = std::numeric_limits<std::int32_t>;
+  return value >= Limits::min() && value <= Limits::max();
+}
+
+// As a floating-point number it may be as large as it likes.
+bool is_only_cast_to_float(const aspen::Graph& graph, const aspen::Value* number) {
+  if (graph.is_output(number)) return false;
+  const auto& users = number->users();
+  return std::all_of(users.begin(), users.end(), [](const aspen::Op* user) {
+    return user->is("cast") && aspen::is_floating(user->attrs<aspen::CastAttrs>().dtype);
+  });
+}
+
+}  // namespace
+
+void check_integer_numbers(const aspen::Graph& graph) {
+  for (const auto& op : graph.ops()) {
+    if (!op->is("full") || op->output()->dtype() != DType::kI32) continue;
+    const double value = op->attrs<aspen::FullAttrs>().value;
+    if (fits(value) || is_only_cast_to_float(graph, op->output())) continue;
+    const std::string& source = op->location.source;
+    throw aspen::UserError("[types] the number {:.0f} meets integers, {}.{}", value, kRule,
+                           source.empty() ? "" : "\n  captured at " + source);
+  }
+}
+
+at::Tensor to_graph_type(const at::Tensor& tensor, std::string_view what, std::string_view name) {
+  HostScope host;
+  const at::Tensor plain = tensor.detach();
+  if (plain.scalar_type() == ScalarType::Long) check_integers(plain, what, name);
+  return plain.to(host_dtype(graph_dtype(plain.scalar_type()))).contiguous();
+}
+
+std::optional<double> first_overflow(const at::Tensor& tensor, const at::Tensor& in_graph_type) {
+  if (tensor.scalar_type() != ScalarType::Double) return std::nullopt;
+  HostScope host;
+  const at::Tensor infinite = in_graph_type.isinf();
+  if (!infinite.any().item<bool>()) return std::nullopt;
+  const at::Tensor lost = tensor.detach().masked_select(infinite.logical_and(tensor.detach().isfinite()));
+  return lost.numel() == 0 ? std::nullopt : std::optional(lost[0].item<double>());
+}
+
+std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor, std::string_view what) {
+  HostScope host;
+  const at::Tensor exact = to_graph_type(tensor, what);
+  if (const auto lost = first_overflow(tensor, exact)) {
+    aspen::log::warn("{} holds {}, which is infinite in the float32 of the device", what, *lost);
+  }
+  std::vector<std::byte> bytes(exact.nbytes());
+  if (!bytes.empty()) std::memcpy(bytes.data(), exact.data_ptr(), bytes.size());
+  return bytes;
+}
+
+}  // namespace poptorch

@@ -1,0 +1,25 @@
+// Tensors of 64-bit numbers on their way to the 32 bits a graph value has: nothing may be lost in silence.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "aspen/compiler/ir/graph.h"
+
+namespace poptorch {
+
+// A contiguous tensor of the type that a graph value has. An integer that has no room in 32 bits is a UserError; `what`
+// says whose it is: "input", and its name.
+at::Tensor to_graph_type(const at::Tensor& tensor, std::string_view what, std::string_view name = "");
+// The first number of a float64 tensor that is infinite in float32.
+std::optional<double> first_overflow(const at::Tensor& tensor, const at::Tensor& in_graph_type);
+// The tensor's contents as a graph value holds them, row major. Warns of numbers that float32 cannot hold.
+std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor, std::string_view what);
+// UserError if the program has written a number that an integer of the graph cannot hold: ids + 2**40.
+void check_integer_numbers(const aspen::Graph& graph);
+
+}  // namespace poptorch
