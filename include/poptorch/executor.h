@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -19,14 +20,16 @@ namespace poptorch {
 // A model as the library sees it: tensors in, tensors out, and the tensors that are its state.
 struct ModelFunction {
   std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> forward;
+  std::optional<std::size_t> num_inputs;  // that forward takes; none: it takes any number
   std::vector<std::pair<std::string, at::Tensor>> parameters, buffers;
 };
 
+// Calls from several threads take turns.
 class Executor {
  public:
   Executor(Executor&&) noexcept;
   Executor& operator=(Executor&&) noexcept;
-  ~Executor();
+  ~Executor();  // what the device has learnt goes back to the module's tensors
 
   // One call: deviceIterations * gradientAccumulation * replicationFactor micro-batches, one after the other along the
   // first axis of each input. Returns what forward returned, batched by the output mode, a block per replica.
@@ -44,12 +47,13 @@ class Executor {
   void copyWeightsToHost();
   // Takes over what the module's tensors hold now.
   void copyWeightsToDevice();
-  // Frees the device; a training model copies its weights to the host first. The next run continues where this ended.
+  // Frees the device; weights that were trained and buffers that forward wrote are copied to the host first. The next
+  // run continues where this ended.
   void detachFromDevice();
   void attachToDevice();
   bool isAttachedToDevice() const;
 
-  // New learning rates and other numbers; kind and groups must stay as they were.
+  // New learning rates and other numbers of the groups; all else must stay as it was.
   void setOptimizer(const optim::Optimizer& optimizer);
 
   // The compiled graph as text.
@@ -93,8 +97,9 @@ std::vector<at::Tensor> call_forward(Module& module, Result (Module::*forward)(A
 
 // Module::forward takes tensors and returns a tensor, or a tuple, pair or vector of them.
 template <class Module, class Result, class... Arguments>
-auto bind_forward(std::shared_ptr<Module> module, Result (Module::*forward)(Arguments...)) {
-  return [module, forward](const std::vector<at::Tensor>& inputs) {
+void bind_forward(ModelFunction& function, std::shared_ptr<Module> module, Result (Module::*forward)(Arguments...)) {
+  function.num_inputs = sizeof...(Arguments);
+  function.forward = [module, forward](const std::vector<at::Tensor>& inputs) {
     return call_forward(*module, forward, inputs, std::index_sequence_for<Arguments...>());
   };
 }
@@ -110,7 +115,7 @@ ModelFunction state_of(Module& module) {
 template <class Module>
 ModelFunction function_of(std::shared_ptr<Module> module) {
   ModelFunction function = state_of(*module);
-  function.forward = bind_forward(module, &Module::forward);
+  bind_forward(function, module, &Module::forward);
   return function;
 }
 

@@ -38,6 +38,8 @@ class Optimizer {
  protected:
   Optimizer(std::string kind, double loss_scaling, double max_grad_norm, bool bias_correction);
   void add(Group group);
+  // A setting of all groups, given again with one of them.
+  void checkShared(const char* name, double given, double known) const;
 
  private:
   std::string kind_;
@@ -58,6 +60,7 @@ struct SGDOptions {
 class SGD : public Optimizer {
  public:
   explicit SGD(std::vector<at::Tensor> parameters, const SGDOptions& options = {});
+  // The loss scaling is one for all groups: another one is an error.
   void addGroup(std::vector<at::Tensor> parameters, const SGDOptions& options);
 };
 
@@ -75,6 +78,7 @@ struct AdamOptions {
 class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<at::Tensor> parameters, const AdamOptions& options = {});
+  // Loss scaling, bias correction and the maximal norm are one for all groups: others are an error.
   void addGroup(std::vector<at::Tensor> parameters, const AdamOptions& options);
 
  protected:

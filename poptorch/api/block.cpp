@@ -10,7 +10,7 @@ namespace poptorch {
 
 namespace {
 
-Placer* current_placer = nullptr;
+thread_local Placer* current_placer = nullptr;
 
 void start_block(const std::optional<std::string>& user_id, std::optional<std::int64_t> ipu_id) {
   Recorder* recorder = Recorder::current();

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
 #include <random>
 
+#include "aspen/base/log.h"
 #include "poptorch/api/guarded.h"
 #include "poptorch/api/placer.h"
 #include "poptorch/model/ipus.h"
@@ -79,9 +81,37 @@ std::vector<at::Tensor> first_micro_batch(const std::vector<at::Tensor>& inputs,
   return batches;
 }
 
+// What of an optimiser is part of the program differs: a text, empty if nothing does.
+std::string fixed_difference(const aspen::OptimizerSpec& before, const aspen::OptimizerSpec& after) {
+  if (before.kind != after.kind) return fmt::format("the kind changed from {} to {}", before.kind, after.kind);
+  if (before.max_grad_norm != after.max_grad_norm) {
+    return fmt::format("max_grad_norm changed from {} to {}", before.max_grad_norm, after.max_grad_norm);
+  }
+  if (before.bias_correction != after.bias_correction) {
+    return fmt::format("bias_correction changed from {} to {}", before.bias_correction, after.bias_correction);
+  }
+  if (before.groups.size() != after.groups.size()) {
+    return fmt::format("there were {} groups and now are {}", before.groups.size(), after.groups.size());
+  }
+  for (std::size_t i = 0; i < before.groups.size(); ++i) {
+    const auto &a = before.groups[i], &b = after.groups[i];
+    if (a.parameters != b.parameters) return fmt::format("the parameters of group {} changed", i);
+    if (a.momentum != b.momentum) return fmt::format("momentum of group {} changed between zero and not zero", i);
+    if (a.nesterov != b.nesterov) return fmt::format("nesterov of group {} changed", i);
+  }
+  return "";
+}
+
+template <class F>
+auto in_turn(std::recursive_mutex& mutex, F&& f) {
+  const std::scoped_lock turn(mutex);
+  return guarded(std::forward<F>(f));
+}
+
 }  // namespace
 
 struct Executor::State {
+  std::recursive_mutex turn;  // calls from several threads wait for it
   bool training = false;
   ModelFunction function;
   Options options;
@@ -89,6 +119,12 @@ struct Executor::State {
   std::vector<std::vector<float>> settings;
   std::unique_ptr<Model> model;  // nullptr until compiled
   std::vector<ModelOutput> outputs;
+  bool trained = false;  // since the weights were copied to or from the host
+
+  ~State() { leave_behind(); }
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   std::int64_t gradient_accumulation() const { return training ? options.Training.gradientAccumulation() : 1; }
   std::int64_t micro_batches() const {
@@ -98,7 +134,36 @@ struct Executor::State {
   void compile(const std::vector<at::Tensor>& inputs);
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
   Model& compiled(const char* who) const;
+  void check_inputs(const std::vector<at::Tensor>& inputs) const;
+  void save_to_host();
+  void leave_behind() noexcept;
 };
+
+// What only the device knows, to the tensors of the module.
+void Executor::State::save_to_host() {
+  if (trained) model->download_weights();
+  trained = false;
+  model->download_written();
+}
+
+void Executor::State::leave_behind() noexcept {
+  if (model == nullptr) return;
+  try {
+    save_to_host();
+  } catch (const std::exception& error) {
+    aspen::log::error("the weights could not be copied to the module when its executor went: {}", error.what());
+  }
+}
+
+void Executor::State::check_inputs(const std::vector<at::Tensor>& inputs) const {
+  const std::optional<std::size_t> expected = function.num_inputs;
+  if (expected && *expected != inputs.size()) {
+    throw Error(fmt::format("[run] forward takes {} inputs, but {} were given.", *expected, inputs.size()));
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined()) throw Error(fmt::format("[run] input {} is an undefined tensor.", i));
+  }
+}
 
 Model& Executor::State::compiled(const char* who) const {
   if (model == nullptr) throw Error(fmt::format("[{}] the model is not compiled yet; run it once first.", who));
@@ -106,6 +171,7 @@ Model& Executor::State::compiled(const char* who) const {
 }
 
 void Executor::State::compile(const std::vector<at::Tensor>& inputs) {
+  check_inputs(inputs);
   auto made = std::make_unique<Model>(training);
   for (const auto& [name, tensor] : function.parameters) made->add_tensor(name, tensor, true);
   for (const auto& [name, tensor] : function.buffers) made->add_tensor(name, tensor, false);
@@ -144,7 +210,9 @@ CompileSettings Executor::State::compile_settings() const {
 
 std::vector<at::Tensor> Executor::State::run(const std::vector<at::Tensor>& inputs) {
   if (model == nullptr) compile(inputs);
+  check_inputs(inputs);
   if (!model->is_attached()) model->attach();
+  trained = training;  // also if the run fails: some updates may have been made
   const OutputRequest request{output_mode(options.outputMode(), training), options.outputReturnPeriod()};
   std::size_t in_graph = 0;
   for (const ModelOutput& output : outputs) in_graph += output.in_graph;
@@ -161,47 +229,57 @@ Executor& Executor::operator=(Executor&&) noexcept = default;
 Executor::~Executor() = default;
 
 std::vector<at::Tensor> Executor::run(const std::vector<at::Tensor>& inputs) {
-  return guarded([&] { return state_->run(inputs); });
+  return in_turn(state_->turn, [&] { return state_->run(inputs); });
 }
 
 void Executor::compile(const std::vector<at::Tensor>& inputs) {
-  if (isCompiled()) throw Error("[compile] the model is compiled already.");
-  guarded([&] { state_->compile(inputs); });
+  in_turn(state_->turn, [&] {
+    if (isCompiled()) throw Error("[compile] the model is compiled already.");
+    state_->compile(inputs);
+  });
 }
 
 bool Executor::isCompiled() const { return state_->model != nullptr; }
 
 void Executor::copyWeightsToHost() {
-  guarded([&] { state_->compiled("copyWeightsToHost").download_weights(); });
+  in_turn(state_->turn, [&] {
+    state_->compiled("copyWeightsToHost").download_weights();
+    state_->trained = false;
+  });
 }
 
 void Executor::copyWeightsToDevice() {
-  guarded([&] { state_->compiled("copyWeightsToDevice").upload_weights(); });
+  in_turn(state_->turn, [&] {
+    state_->compiled("copyWeightsToDevice").upload_weights();
+    state_->trained = false;
+  });
 }
 
 void Executor::detachFromDevice() {
-  guarded([&] {
+  in_turn(state_->turn, [&] {
     Model& model = state_->compiled("detachFromDevice");
-    if (state_->training) model.download_weights();
+    if (model.is_attached()) state_->save_to_host();
     model.detach();
   });
 }
 
 void Executor::attachToDevice() {
-  guarded([&] { state_->compiled("attachToDevice").attach(); });
+  in_turn(state_->turn, [&] { state_->compiled("attachToDevice").attach(); });
 }
 
 bool Executor::isAttachedToDevice() const { return isCompiled() && state_->model->is_attached(); }
 
 void Executor::setOptimizer(const optim::Optimizer& optimizer) {
-  guarded([&] {
-    const aspen::OptimizerSpec spec = optimizer_spec(optimizer, state_->function);
-    bool same = spec.kind == state_->optimizer.kind && spec.groups.size() == state_->optimizer.groups.size();
-    for (std::size_t i = 0; same && i < spec.groups.size(); ++i) {
-      const auto &a = spec.groups[i], &b = state_->optimizer.groups[i];
-      same = a.parameters == b.parameters && a.momentum == b.momentum && a.nesterov == b.nesterov;
+  in_turn(state_->turn, [&] {
+    if (!state_->training) {
+      throw Error("[setOptimizer] the model was wrapped by inferenceModel, which does not train.");
     }
-    if (!same) throw Error("[setOptimizer] kind, groups and use of momentum are fixed once the model is wrapped.");
+    const aspen::OptimizerSpec spec = optimizer_spec(optimizer, state_->function);
+    const std::string difference = fixed_difference(state_->optimizer, spec);
+    if (!difference.empty()) {
+      throw Error(
+          fmt::format("[setOptimizer] {}, which is fixed once the model is wrapped; wrap it anew.", difference));
+    }
     if (spec.scales_loss && !state_->optimizer.scales_loss) {
       throw Error(
           fmt::format("[setOptimizer] the loss is to be scaled by {}, but the model was wrapped with a scaling of "

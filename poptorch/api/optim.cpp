@@ -38,6 +38,14 @@ Optimizer::Optimizer(std::string kind, double loss_scaling, double max_grad_norm
 
 void Optimizer::add(Group group) { groups_.push_back(std::move(group)); }
 
+void Optimizer::checkShared(const char* name, double given, double known) const {
+  if (given == known) return;
+  throw Error(
+      fmt::format("[addGroup] group {} has {} = {}, but the optimiser has {}; {} is one for all groups: give it to "
+                  "the optimiser, and the same to its groups.",
+                  groups_.size(), name, given, known, name));
+}
+
 void Optimizer::setLearningRate(double lr) {
   for (Group& group : groups_) group.lr = lr;
 }
@@ -57,6 +65,7 @@ SGD::SGD(std::vector<at::Tensor> parameters, const SGDOptions& options)
 }
 
 void SGD::addGroup(std::vector<at::Tensor> parameters, const SGDOptions& options) {
+  checkShared("loss_scaling", options.loss_scaling, lossScaling());
   add(sgd_group(std::move(parameters), options));
 }
 
@@ -69,6 +78,9 @@ Adam::Adam(std::vector<at::Tensor> parameters, const AdamOptions& options)
     : Adam("adam", std::move(parameters), options) {}
 
 void Adam::addGroup(std::vector<at::Tensor> parameters, const AdamOptions& options) {
+  checkShared("loss_scaling", options.loss_scaling, lossScaling());
+  checkShared("max_grad_norm", options.max_grad_norm, maxGradNorm());
+  checkShared("bias_correction", options.bias_correction ? 1 : 0, biasCorrection() ? 1 : 0);
   add(adam_group(std::move(parameters), options));
 }
 

@@ -1,0 +1,247 @@
+// poptorch::Executor: what goes in and comes back, which optimisers it takes, several threads.
+#include <gtest/gtest.h>
+#include <poptorch/poptorch.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <thread>
+
+namespace {
+
+// Trains `weight` by the sum of x, counts its calls.
+struct Sum : torch::nn::Module {
+  std::tuple<torch::Tensor, torch::Tensor> forward(torch::Tensor x, torch::Tensor y) {
+    calls.add_(1);
+    return {x + y, poptorch::identityLoss((weight * x).sum(), poptorch::LossReduction::Sum)};
+  }
+  torch::Tensor weight = register_parameter("weight", torch::zeros({3}));
+  torch::Tensor unused = register_parameter("unused", torch::zeros({2}));
+  torch::Tensor calls = register_buffer("calls", torch::zeros({}));
+};
+
+struct Counter : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x) {
+    calls.add_(1);
+    return x + calls;
+  }
+  torch::Tensor calls = register_buffer("calls", torch::zeros({}));
+};
+
+poptorch::optim::SGD sgd(Sum& model, double lr = 0.5) {
+  poptorch::optim::SGDOptions options;
+  options.lr = lr;
+  return poptorch::optim::SGD(model.parameters(), options);
+}
+
+const torch::Tensor kX = torch::ones({2, 3});
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const poptorch::Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Executor, RejectsTooFewAndTooManyInputs) {
+  auto model = std::make_shared<Sum>();
+  auto executor = poptorch::trainingModel(model, poptorch::Options(), sgd(*model));
+  EXPECT_EQ(error_of([&] { executor(kX); }), "[run] forward takes 2 inputs, but 1 were given.");
+  EXPECT_EQ(error_of([&] { executor(kX, kX, kX); }), "[run] forward takes 2 inputs, but 3 were given.");
+  EXPECT_EQ(error_of([&] { executor.compile({kX}); }), "[run] forward takes 2 inputs, but 1 were given.");
+  EXPECT_EQ(error_of([&] { executor(kX, torch::Tensor()); }), "[run] input 1 is an undefined tensor.");
+  executor(kX, kX);
+  EXPECT_EQ(error_of([&] { executor(kX); }), "[run] forward takes 2 inputs, but 1 were given.");
+}
+
+TEST(Executor, LeavesTrainedWeightsBehind) {
+  auto model = std::make_shared<Sum>();
+  {
+    auto executor = poptorch::trainingModel(model, poptorch::Options(), sgd(*model));
+    executor(kX, kX);
+    executor(kX, kX);
+  }
+  EXPECT_TRUE(torch::equal(model->weight.detach(), torch::full({3}, -2.0)));
+  EXPECT_EQ(model->calls.item<float>(), 2);
+}
+
+TEST(Executor, LeavesTrainedWeightsBehindWhenAnotherTakesItsPlace) {
+  auto model = std::make_shared<Sum>(), other = std::make_shared<Sum>();
+  auto executor = poptorch::trainingModel(model, poptorch::Options(), sgd(*model));
+  executor(kX, kX);
+  executor = poptorch::trainingModel(other, poptorch::Options(), sgd(*other));
+  EXPECT_TRUE(torch::equal(model->weight.detach(), torch::full({3}, -1.0)));
+}
+
+TEST(Executor, KeepsWhatTheHostHasSetAfterTheLastCopy) {
+  auto model = std::make_shared<Sum>();
+  {
+    auto executor = poptorch::trainingModel(model, poptorch::Options(), sgd(*model));
+    executor(kX, kX);
+    executor.copyWeightsToHost();
+    torch::NoGradGuard no_grad;
+    model->weight.fill_(7);
+  }
+  EXPECT_TRUE(torch::equal(model->weight.detach(), torch::full({3}, 7.0)));
+}
+
+TEST(Executor, InferenceContinuesWithItsBuffersAfterDetach) {
+  auto model = std::make_shared<Counter>();
+  {
+    auto executor = poptorch::inferenceModel(model);
+    executor(kX);
+    executor.detachFromDevice();
+    EXPECT_EQ(model->calls.item<float>(), 1);
+    EXPECT_TRUE(torch::equal(executor(kX)[0], kX + 2));
+  }
+  EXPECT_EQ(model->calls.item<float>(), 2);
+}
+
+poptorch::optim::Adam adam(Sum& model, const poptorch::optim::AdamOptions& options) {
+  return poptorch::optim::Adam(model.parameters(), options);
+}
+
+TEST(Executor, RejectsOptimizersThatTheProgramCannotFollow) {
+  auto model = std::make_shared<Sum>();
+  auto executor = poptorch::trainingModel(model, poptorch::Options(), adam(*model, {}));
+  executor(kX, kX);
+  poptorch::optim::AdamOptions clipped, plain;
+  clipped.max_grad_norm = 0.5;
+  plain.bias_correction = false;
+  EXPECT_EQ(error_of([&] { executor.setOptimizer(adam(*model, clipped)); }),
+            "[setOptimizer] max_grad_norm changed from inf to 0.5, which is fixed once the model is wrapped; wrap it "
+            "anew.");
+  EXPECT_EQ(error_of([&] { executor.setOptimizer(adam(*model, plain)); }),
+            "[setOptimizer] bias_correction changed from true to false, which is fixed once the model is wrapped; wrap "
+            "it anew.");
+  EXPECT_EQ(
+      error_of([&] { executor.setOptimizer(sgd(*model)); }),
+      "[setOptimizer] the kind changed from adam to sgd, which is fixed once the model is wrapped; wrap it anew.");
+  auto inference = poptorch::inferenceModel(model);
+  EXPECT_NE(error_of([&] { inference.setOptimizer(sgd(*model)); }).find("does not train"), std::string::npos);
+}
+
+TEST(Optimizer, RejectsGroupsWithSettingsThatAreOneForAll) {
+  auto model = std::make_shared<Sum>();
+  poptorch::optim::AdamOptions scaled, clipped, plain;
+  scaled.loss_scaling = 8;
+  clipped.max_grad_norm = 0.5;
+  plain.bias_correction = false;
+  for (const auto& [options, name] :
+       {std::pair{scaled, "loss_scaling = 8"}, {clipped, "max_grad_norm = 0.5"}, {plain, "bias_correction = 0"}}) {
+    poptorch::optim::Adam optimizer({model->weight});
+    EXPECT_NE(error_of([&] { optimizer.addGroup({model->unused}, options); }).find(name), std::string::npos) << name;
+    EXPECT_EQ(optimizer.groups().size(), 1);
+  }
+  poptorch::optim::SGDOptions sgd_options;
+  sgd_options.loss_scaling = 8;
+  poptorch::optim::SGD optimizer({model->weight});
+  EXPECT_NE(error_of([&] { optimizer.addGroup({model->unused}, sgd_options); }).find("loss_scaling"),
+            std::string::npos);
+}
+
+struct TwoWeights : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x) {
+    return poptorch::identityLoss(((first + second) * x).sum(), poptorch::LossReduction::Sum);
+  }
+  torch::Tensor first = register_parameter("first", torch::zeros({3}));
+  torch::Tensor second = register_parameter("second", torch::zeros({3}));
+};
+
+TEST(Optimizer, GroupsHaveNumbersOfTheirOwn) {
+  auto model = std::make_shared<TwoWeights>();
+  poptorch::optim::SGDOptions slow, fast;
+  slow.lr = 0.25;
+  fast.lr = 0.5;
+  fast.weight_decay = 0.5;
+  poptorch::optim::SGD optimizer({model->first}, slow);
+  optimizer.addGroup({model->second}, fast);
+  auto executor = poptorch::trainingModel(model, poptorch::Options(), optimizer);
+  executor(kX);
+  optimizer.setLearningRate(0, 1.0);
+  executor.setOptimizer(optimizer);
+  executor(kX);
+  executor.copyWeightsToHost();
+  EXPECT_TRUE(torch::equal(model->first.detach(), torch::full({3}, -0.5 - 2)));
+  EXPECT_TRUE(torch::equal(model->second.detach(), torch::full({3}, -1 - 0.5 * (2 - 0.5))));
+}
+
+TEST(Executor, WarnsOfParametersTheLossDoesNotReach) {
+  auto model = std::make_shared<Sum>();
+  auto executor = poptorch::trainingModel(model, poptorch::Options(), sgd(*model));
+  testing::internal::CaptureStderr();
+  executor(kX, kX);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("no gradient reaches parameters that are to be trained, which keep their values: unused."),
+            std::string::npos)
+      << log;
+}
+
+TEST(Executor, WarnsOfParametersFrozenAfterwards) {
+  auto model = std::make_shared<Sum>();
+  auto executor = poptorch::trainingModel(model, poptorch::Options(), sgd(*model));
+  executor(kX, kX);
+  model->weight.requires_grad_(false);
+  testing::internal::CaptureStderr();
+  executor(kX, kX);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("does not follow: weight."), std::string::npos);
+}
+
+TEST(Executor, RejectsIntegersBeyondTheDevices) {
+  auto executor = poptorch::inferenceModel(std::make_shared<Counter>());
+  const auto error = error_of([&] { executor(torch::tensor({std::int64_t{1} << 40})); });
+  EXPECT_NE(error.find("holds 1099511627776"), std::string::npos) << error;
+}
+
+TEST(Executor, ThreadsTakeTurns) {
+  auto model = std::make_shared<Sum>();
+  auto executor = poptorch::trainingModel(model, poptorch::Options(), sgd(*model, 0.25));
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      const auto mine = torch::full({2, 3}, static_cast<float>(i));
+      for (int call = 0; call < 20; ++call) {
+        if (!torch::equal(executor(kX, mine)[0], kX + mine)) ++wrong;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  executor.copyWeightsToHost();
+  EXPECT_EQ(model->calls.item<float>(), 160);
+  EXPECT_TRUE(torch::equal(model->weight.detach(), torch::full({3}, -0.5 * 160)));
+}
+
+TEST(Executor, ThreadsCaptureInTurns) {
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      auto executor = poptorch::inferenceModel(std::make_shared<Counter>());
+      if (!torch::equal(executor(kX)[0], kX + 1)) ++wrong;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+struct Asking : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x) {
+    here = poptorch::isRunningOnIpu();
+    std::thread([&] { elsewhere = poptorch::isRunningOnIpu(); }).join();
+    return x + 1;
+  }
+  bool here = false, elsewhere = true;
+};
+
+TEST(Executor, OtherThreadsDoNotRunOnTheDeviceDuringACapture) {
+  auto model = std::make_shared<Asking>();
+  poptorch::inferenceModel(model)(kX);
+  EXPECT_TRUE(model->here);
+  EXPECT_FALSE(model->elsewhere);
+}
+
+}  // namespace
