@@ -7,6 +7,7 @@
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/memory/plan.h"
 #include "aspen/compiler/placement/overlap_io.h"
+#include "aspen/compiler/placement/task_cost.h"
 #include "aspen/compiler/task_waits.h"
 #include "aspen/runtime/copy_kernel.h"
 
@@ -59,9 +60,12 @@ class ProgramBuilder {
                                 .host_slot_bytes = plan.lanes[i].host_slot_bytes});
     }
     std::vector<std::vector<Wait>> waits = find_waits(graph_);
+    std::vector<double> nanoseconds = estimate_nanoseconds(graph_);
     for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
       bool is_step = graph_.tasks[i].section == Section::kStep;
-      (is_step ? program->step : program->update).push_back(task(graph_.tasks[i], plan.tasks[i], waits[i]));
+      auto& tasks = is_step ? program->step : program->update;
+      tasks.push_back(task(graph_.tasks[i], plan.tasks[i], waits[i]));
+      tasks.back().nanoseconds = nanoseconds[i];
     }
     return program;
   }

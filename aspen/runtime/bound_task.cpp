@@ -16,6 +16,7 @@ BoundTask::BoundTask(const Task& task, const ReplicaMemory& memory) : task_(&tas
 void BoundTask::bind(const ReplicaMemory& memory, const Instruction& instruction) {
   BoundInstruction& bound = instructions_.emplace_back();
   bound.instruction = &instruction;
+  bound.calls_host = instruction.kernel->calls_host();
   bound.inputs.resize(instruction.inputs.size());
   bound.outputs.resize(instruction.outputs.size());
   auto place = [&](const BufferRef& buffer, auto& pointer, auto& slot_operands) {

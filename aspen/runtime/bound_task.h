@@ -16,6 +16,7 @@ struct BoundInstruction {
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   void* workspace = nullptr;
+  bool calls_host = false;
 };
 
 // An input of the program and where it goes, or an output and where it is taken from.

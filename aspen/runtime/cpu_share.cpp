@@ -1,15 +1,17 @@
 #include "aspen/runtime/cpu_share.h"
 
 #include <pthread.h>
-#include <sched.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <system_error>
 
 #include "aspen/base/error.h"
+#include "aspen/runtime/cpu_quota.h"
 
 namespace aspen {
 namespace {
@@ -45,19 +47,26 @@ std::vector<int> all_cpus() {
 
 }  // namespace
 
-std::vector<int> usable_cpus(std::size_t num_threads) {
+UsableCpus usable_cpus(std::size_t num_threads, const std::filesystem::path& root) {
+  UsableCpus result{.cpus = all_cpus()};
   if (num_threads == 0) num_threads = num_threads_from_environment();
-  std::vector<int> cpus = all_cpus();
-  if (num_threads != 0 && num_threads < cpus.size()) cpus.resize(num_threads);
-  return cpus;
+  if (num_threads == 0) {
+    if (auto quota = cpu_quota(root))
+      num_threads = std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(*quota)));
+  }
+  if (num_threads != 0 && num_threads < result.cpus.size()) {
+    result.cpus.resize(num_threads);
+    result.are_all = false;
+  }
+  return result;
 }
 
-std::vector<std::vector<int>> share_cpus(const std::vector<int>& cpus, std::size_t num_workers) {
-  if (num_workers == 0 || num_workers > cpus.size()) return {};
-  std::vector<std::vector<int>> shares(num_workers);
-  for (std::size_t i = 0; i < num_workers; ++i) {
-    auto begin = cpus.begin() + static_cast<std::ptrdiff_t>(i * cpus.size() / num_workers);
-    auto end = cpus.begin() + static_cast<std::ptrdiff_t>((i + 1) * cpus.size() / num_workers);
+std::vector<std::vector<int>> share_cpus(const std::vector<int>& cpus, std::size_t num_threads) {
+  if (num_threads == 0 || num_threads > cpus.size()) return {};
+  std::vector<std::vector<int>> shares(num_threads);
+  for (std::size_t i = 0; i < num_threads; ++i) {
+    auto begin = cpus.begin() + static_cast<std::ptrdiff_t>(i * cpus.size() / num_threads);
+    auto end = cpus.begin() + static_cast<std::ptrdiff_t>((i + 1) * cpus.size() / num_threads);
     shares[i].assign(begin, end);
   }
   return shares;
@@ -71,6 +80,21 @@ void pin(std::thread& thread, int cpu) {
   if (error == 0) return;
   throw DeviceError("a thread cannot be moved to cpu {}: {}. Leave it out, or allow the process to use it.", cpu,
                     std::generic_category().message(error));
+}
+
+CpuMask CpuMask::of_this_thread() {
+  CpuMask mask;
+  mask.is_known_ = sched_getaffinity(0, sizeof mask.set_, &mask.set_) == 0;
+  return mask;
+}
+
+CpuMask::Scope::Scope(const CpuMask& mask) {
+  if (!mask.is_known_ || sched_getaffinity(0, sizeof before_, &before_) != 0 || CPU_EQUAL(&before_, &mask.set_)) return;
+  has_changed_ = sched_setaffinity(0, sizeof mask.set_, &mask.set_) == 0;
+}
+
+CpuMask::Scope::~Scope() {
+  if (has_changed_) sched_setaffinity(0, sizeof before_, &before_);
 }
 
 }  // namespace aspen

@@ -5,15 +5,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "aspen/base/error.h"
+#include "aspen/runtime/call_queue.h"
 #include "aspen/runtime/cpu_share.h"
+#include "aspen/runtime/crew.h"
 #include "aspen/runtime/output_sink.h"
 #include "aspen/runtime/replica_memory.h"
+#include "aspen/runtime/replica_reduction.h"
 #include "aspen/runtime/run_control.h"
+#include "aspen/runtime/spin.h"
 #include "aspen/runtime/task_order.h"
+#include "aspen/runtime/thread_plan.h"
 #include "aspen/runtime/thread_team.h"
 #include "aspen/runtime/variable_store.h"
 #include "aspen/runtime/worker.h"
@@ -29,14 +36,13 @@ std::vector<ReplicaMemory> allocate(const Program& program, const ExecutorOption
   return memories;
 }
 
-// Devices that have a task, ascending.
-std::vector<std::size_t> used_devices(const Program& program) {
-  std::vector<std::size_t> devices;
-  for (const Task& task : program.step) devices.push_back(task.device);
-  for (const Task& task : program.update) devices.push_back(task.device);
-  std::sort(devices.begin(), devices.end());
-  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
-  return devices;
+// Per device its group of the thread plan; 0 for devices without tasks.
+std::vector<std::size_t> crew_of_device(const ThreadPlan& threads, std::size_t num_devices) {
+  std::vector<std::size_t> crews(num_devices);
+  for (std::size_t group = 0; group < threads.devices.size(); ++group) {
+    for (std::size_t device : threads.devices[group]) crews[device] = group;
+  }
+  return crews;
 }
 
 void check(const Program& program) {
@@ -67,61 +73,83 @@ struct Executor::State {
   std::vector<std::vector<OutputSink>> sinks;  // per replica and output
   VariableStore variables;
   std::uint64_t seed = 0, step = 0;
+  const CpuMask host_cpus = CpuMask::of_this_thread();
+  const UsableCpus cpus;
+  const ThreadPlan threads;
+  const std::vector<std::size_t> crew_of_device;  // by group of the thread plan
   std::map<std::int64_t, TaskOrder> step_orders;  // by number of micro-batches
   TaskOrder update_order;
-  std::unique_ptr<RunControl> control;  // nullptr: one worker, on the caller's thread
+  std::vector<Reduction> reductions;
+  std::unique_ptr<RunControl> control;  // nullptr: one crew, on the caller's thread
   std::vector<std::unique_ptr<ThreadTeam>> teams;
-  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<std::unique_ptr<Worker>> workers;  // by replica and device
+  std::vector<Crew> crews;
+  CallQueue calls;
   std::unique_ptr<WorkerPool> pool;  // last: its threads use all of the above
   double total_time = 0;
   pid_t process = getpid();  // that has the threads
 
   State(std::shared_ptr<const Program> loaded, ExecutorOptions chosen)
       : program((check(*loaded), std::move(loaded))), options(chosen), memories(allocate(*program, options)),
-        variables(*program, memories), update_order(order_tasks(program->update, program->devices.size(), 1)) {
+        variables(*program, memories), cpus(usable_cpus(options.num_threads)),
+        threads(options.thread_per_device ? thread_per_device(*program) : plan_threads(*program, cpus.cpus.size())),
+        crew_of_device(aspen::crew_of_device(threads, program->devices.size())),
+        update_order(order_tasks(program->update, crew_of_device, 1)), reductions(plan_reductions(*program, memories)) {
     sinks.resize(program->replicas);
     for (std::size_t replica = 0; replica < program->replicas; ++replica) {
       for (const auto& output : program->outputs) sinks[replica].emplace_back(output.type, replica, program->replicas);
     }
-    make_workers();
+    if (threads.num_crews() > 1) {
+      control = std::make_unique<RunControl>(*program, threads.num_computing * threads.replicas.size(), reductions);
+    }
+    make_crews();
     start_threads();
+    reserve();
   }
 
-  void make_workers() {
-    std::vector<std::size_t> devices = used_devices(*program);
-    if (devices.size() * program->replicas > 1) {
-      auto computing =
-          std::count_if(devices.begin(), devices.end(), [&](std::size_t device) { return computes(*program, device); });
-      control =
-          std::make_unique<RunControl>(program->replicas, program->devices.size(), program->step.size(),
-                                       program->update.size(), static_cast<std::size_t>(computing) * program->replicas);
-    }
-    for (std::size_t replica = 0; replica < program->replicas; ++replica) {
-      for (std::size_t device : devices) {
-        workers.push_back(std::make_unique<Worker>(*program, memories, replica, device, sinks[replica], control.get()));
+  void make_crews() {
+    for (const auto& replicas : threads.replicas) {
+      for (std::size_t group = 0; group < threads.devices.size(); ++group) {
+        std::vector<std::vector<Worker*>> members;
+        for (std::size_t replica : replicas) {
+          auto& of_replica = members.emplace_back();
+          for (std::size_t device : threads.devices[group]) {
+            workers.push_back(
+                std::make_unique<Worker>(*program, memories, threads, replica, device, sinks[replica], control.get()));
+            of_replica.push_back(workers.back().get());
+          }
+        }
+        crews.emplace_back(*program, group, std::move(members), control.get(), reductions);
       }
     }
+    std::sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) {
+      return std::pair(a->replica(), a->device()) < std::pair(b->replica(), b->device());
+    });
   }
 
-  // Shares out the cpus: to the caller's thread and helpers, or to the workers that compute.
+  // Shares out the cpus: to the caller's thread and helpers, or to the crews that compute. Those that only move inputs
+  // and outputs run wherever there is room.
   void start_threads() {
-    std::vector<int> cpus = usable_cpus(options.num_threads);
+    if (crews.empty()) return;
     if (!control) {
-      if (workers.empty()) return;
-      ThreadTeam* team = add_team(cpus.size());
-      workers.front()->set_teams(team, team);
+      crews.front().set_thread({.team = add_team(cpus.cpus.size())});
       return;
     }
-    std::vector<Worker*> computing;
-    for (auto& worker : workers) {
-      if (worker->computes()) computing.push_back(worker.get());
-    }
-    if (!computing.empty() && computing.size() <= cpus.size()) control->set_patience(kPatience);
-    std::vector<int> pins(workers.size(), -1);
-    if (computing.size() > program->replicas && take_turns(program->step)) {
-      share_in_turns(cpus, computing);
-    } else {
-      share_for_good(cpus, computing, pins);
+    auto shares = share_cpus(cpus.cpus, threads.num_computing * threads.replicas.size());
+    std::vector<int> pins(crews.size(), -1);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < crews.size(); ++i) {
+      if (shares.empty() || !crews[i].computes()) continue;
+      const std::vector<int>& share = shares[next++];
+      WorkerThread thread{.patience = kPatience};
+      if (cpus.are_all) {
+        pins[i] = share.front();
+        thread.host_cpus = &host_cpus;
+        thread.team = add_team(share.size(), {share.begin() + 1, share.end()});
+      } else {
+        thread.team = add_team(share.size());
+      }
+      crews[i].set_thread(thread);
     }
     pool = std::make_unique<WorkerPool>(pins);
   }
@@ -133,32 +161,13 @@ struct Executor::State {
     return teams.back().get();
   }
 
-  // A device whose turn it is has all cpus of its replica; updates run on all devices at once. No thread is pinned, as
-  // each is on its own at one time and one of many at another.
-  void share_in_turns(const std::vector<int>& cpus, const std::vector<Worker*>& computing) {
-    auto shares = share_cpus(cpus, program->replicas);
-    if (shares.empty()) return;
-    std::size_t num_devices = computing.size() / program->replicas;
-    for (std::size_t replica = 0; replica < program->replicas; ++replica) {
-      ThreadTeam* whole = add_team(shares[replica].size());
-      auto parts = share_cpus(shares[replica], num_devices);
-      for (std::size_t i = 0; i < num_devices; ++i) {
-        ThreadTeam* part = parts.empty() ? nullptr : add_team(parts[i].size());
-        computing[replica * num_devices + i]->set_teams(whole, part);
+  // Lets kernels make what they need before anything runs.
+  void reserve() const {
+    std::size_t num_threads = std::max(crews.size(), cpus.cpus.size());
+    for (const auto* tasks : {&program->step, &program->update}) {
+      for (const Task& task : *tasks) {
+        for (const Instruction& instruction : task.instructions) instruction.kernel->reserve(num_threads);
       }
-    }
-  }
-
-  void share_for_good(const std::vector<int>& cpus, const std::vector<Worker*>& computing, std::vector<int>& pins) {
-    auto shares = share_cpus(cpus, computing.size());
-    if (shares.empty()) return;
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < workers.size(); ++i) {
-      if (!workers[i]->computes()) continue;
-      const std::vector<int>& share = shares[next++];
-      pins[i] = share.front();
-      ThreadTeam* team = add_team(share.size(), {share.begin() + 1, share.end()});
-      workers[i]->set_teams(team, team);
     }
   }
 
@@ -184,7 +193,7 @@ struct Executor::State {
   const TaskOrder& step_order(std::int64_t micro_batches) {
     auto found = step_orders.find(micro_batches);
     if (found == step_orders.end()) {
-      TaskOrder order = order_tasks(program->step, program->devices.size(), micro_batches);
+      TaskOrder order = order_tasks(program->step, crew_of_device, micro_batches);
       found = step_orders.emplace(micro_batches, std::move(order)).first;
     }
     return found->second;
@@ -211,8 +220,9 @@ struct Executor::State {
   bool is_forked() const { return getpid() != process; }
 
   void run_workers(const RunPlan& plan) {
+    CallQueue::Work work(calls);
     if (!control) {
-      for (auto& worker : workers) worker->run(plan);
+      for (Crew& crew : crews) crew.run(plan);
       return;
     }
     if (is_forked()) {
@@ -223,7 +233,11 @@ struct Executor::State {
     control->reset();
     std::function<void()> poll;
     if (plan.request->should_stop) poll = [&] { ask_to_stop(*plan.request); };
-    pool->run([&](std::size_t i) { workers[i]->run_with_others(plan); }, poll);
+    auto run_crew = [&](std::size_t i) {
+      CallQueue::Work crew_work(calls);
+      crews[i].run_with_others(plan);
+    };
+    pool->run(std::ref(run_crew), poll);
     if (auto error = control->error()) std::rethrow_exception(error);
   }
 
@@ -233,7 +247,13 @@ struct Executor::State {
     return static_cast<std::uint64_t>(finished);
   }
 
+  // With several crews one that is in an update when another one fails in a step finishes it.
+  bool update_failed() const {
+    return control ? control->update_failed() : !crews.empty() && crews.front().is_updating();
+  }
+
   void run(const RunRequest& request) {
+    CallQueue::Turn turn(calls, request.should_stop);
     check_request(request);
     for (auto& of_replica : sinks) {
       for (std::size_t i = 0; i < of_replica.size(); ++i) {
@@ -252,7 +272,7 @@ struct Executor::State {
     } catch (...) {
       finish();
       variables.reset_accumulators();
-      if (control && control->update_failed()) variables.reconcile();
+      if (update_failed()) variables.reconcile();
       throw;
     }
     finish();
@@ -275,31 +295,42 @@ const Program& Executor::program() const { return *state_->program; }
 std::size_t Executor::host_bytes(std::string_view name) const { return state_->variables.host_bytes(name); }
 
 void Executor::write_variable(std::string_view name, std::span<const std::byte> bytes) {
+  CallQueue::Turn turn(state_->calls);
   state_->variables.write(name, bytes);
 }
 
 void Executor::read_variable(std::string_view name, std::span<std::byte> bytes) const {
+  CallQueue::Turn turn(state_->calls);
   state_->variables.read(name, bytes);
 }
 
 void Executor::set_random_state(std::uint64_t seed, std::uint64_t step) {
+  CallQueue::Turn turn(state_->calls);
   state_->seed = seed;
   state_->step = step;
 }
 
-std::uint64_t Executor::seed() const { return state_->seed; }
+std::uint64_t Executor::seed() const {
+  CallQueue::Turn turn(state_->calls);
+  return state_->seed;
+}
 
-std::uint64_t Executor::step() const { return state_->step; }
+std::uint64_t Executor::step() const {
+  CallQueue::Turn turn(state_->calls);
+  return state_->step;
+}
 
 void Executor::run(const RunRequest& request) { state_->run(request); }
 
 std::vector<DeviceTime> Executor::times() const {
+  CallQueue::Turn turn(state_->calls);
   std::vector<DeviceTime> times;
   for (const auto& worker : state_->workers) times.push_back(worker->time(state_->total_time));
   return times;
 }
 
 std::vector<DeviceMemory> Executor::memory() const {
+  CallQueue::Turn turn(state_->calls);
   const Program& program = *state_->program;
   std::vector<DeviceMemory> result;
   for (std::size_t replica = 0; replica < program.replicas; ++replica) {

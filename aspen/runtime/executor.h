@@ -1,7 +1,10 @@
 // The executor: owns the memory of one loaded program and runs it. One call runs D device iterations of G micro-batches
-// each on every replica, without allocating and without calling back except to ask whether to stop. Every device of
-// every replica has a worker thread of its own that lives as long as the executor; a program for one device in one
-// replica runs on the thread of the caller.
+// each on every replica, without allocating and without calling back except to ask whether to stop. Devices that can
+// work at the same time have threads that live as long as the executor (see thread_plan.h); a program that needs only
+// one runs on the thread of the caller.
+//
+// Any thread may call it. Calls take turns in the order in which they come, and several executors run at the same time.
+// A call from within a run, by an op on the host or by should_stop, is a UserError: it would wait for itself.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +33,9 @@ struct RunRequest {
   std::int64_t gradient_accumulation = 1;
   // Per program input: device_iterations * gradient_accumulation * input groups micro-batches, in that order.
   std::vector<const void*> inputs;
-  std::vector<HostOutput> outputs;    // per program output
-  std::function<bool()> should_stop;  // asked now and then by the calling thread; true ends the run with Interrupted
+  std::vector<HostOutput> outputs;  // per program output
+  // Asked now and then by the calling thread, also while it waits for other calls; true ends the run with Interrupted.
+  std::function<bool()> should_stop;
 };
 
 // How one device of one replica spent the last run.
@@ -57,8 +61,10 @@ struct DeviceMemory {
 };
 
 struct ExecutorOptions {
-  // To share out between the workers; 0: ASPEN_NUM_THREADS or, without it, as many as the process may use.
+  // To share out between the devices; 0: ASPEN_NUM_THREADS or, without it, as many as the process may use.
   std::size_t num_threads = 0;
+  // A thread for every device of every replica, also where it is not worth it: to see what threads do to a program.
+  bool thread_per_device = false;
   // Fills the memory with a pattern first, so that memory() can tell which bytes a run has touched.
   bool measures_memory = false;
 };
@@ -82,7 +88,7 @@ class Executor {
   std::uint64_t seed() const;
   std::uint64_t step() const;
 
-  // An error in an op stops all workers and names the op, where it was captured, device, stage, micro-batch and, if
+  // An error in an op stops all devices and names the op, where it was captured, device, stage, micro-batch and, if
   // there are several, the replica. After Interrupted or an error the executor may be used again:
   // - No device begins an update before all have finished the micro-batches for it, and an update that has begun is
   //   finished by all. So after Interrupted or an error in a step, what updates write holds what the last finished

@@ -6,39 +6,33 @@
 namespace aspen {
 namespace {
 
-bool is_reduced_on(const Program& program, const ProgramVariable& variable, std::size_t device) {
-  return program.replicas > 1 && variable.reduced && variable.places.front().owner == device;
+constexpr std::size_t kPieceBytes = 64 << 10;  // of one replica
+
+void cut(std::vector<Reduction>& pieces, const ProgramVariable& variable, const std::vector<std::byte*>& members) {
+  // Whole cache lines, so that no two threads write to the same one.
+  auto piece = static_cast<std::int64_t>(kPieceBytes / size_of(variable.type.dtype));
+  std::int64_t numel = variable.type.numel();
+  for (std::int64_t first = 0; first < numel; first += piece) {
+    pieces.push_back(
+        {.dtype = variable.type.dtype, .first = first, .last = std::min(numel, first + piece), .members = members});
+  }
 }
 
 }  // namespace
 
-bool needs_reduction(const Program& program, std::size_t device) {
-  return std::any_of(program.variables.begin(), program.variables.end(),
-                     [&](const ProgramVariable& variable) { return is_reduced_on(program, variable, device); });
-}
-
-std::vector<Reduction> plan_reductions(const Program& program, const std::vector<ReplicaMemory>& memories,
-                                       std::size_t replica, std::size_t device) {
-  std::vector<Reduction> result;
+std::vector<Reduction> plan_reductions(const Program& program, const std::vector<ReplicaMemory>& memories) {
+  std::vector<Reduction> pieces;
   for (const ProgramVariable& variable : program.variables) {
-    if (!is_reduced_on(program, variable, device)) continue;
-    std::vector<std::size_t> members =
-        variable.grouping.members(variable.grouping.group_of(replica, program.replicas), program.replicas);
-    if (members.size() == 1) continue;
-    // Parts of whole cache lines, so that no two replicas write to the same one.
-    auto line = static_cast<std::int64_t>(kBufferAlignment / size_of(variable.type.dtype));
-    std::int64_t numel = variable.type.numel(), num_members = static_cast<std::int64_t>(members.size());
-    std::int64_t part = ((numel + num_members - 1) / num_members + line - 1) / line * line;
-    auto own = std::find(members.begin(), members.end(), replica) - members.begin();
-    Reduction reduction{
-        .dtype = variable.type.dtype, .first = std::min(numel, own * part), .last = std::min(numel, (own + 1) * part)};
-    if (reduction.first == reduction.last) continue;
-    for (std::size_t member : members) {
-      reduction.members.push_back(memories[member].address(variable.places.front()).base);
+    if (!variable.reduced) continue;
+    for (std::size_t group = 0; group < variable.grouping.num_groups(program.replicas); ++group) {
+      std::vector<std::byte*> members;
+      for (std::size_t replica : variable.grouping.members(group, program.replicas)) {
+        members.push_back(memories[replica].address(variable.places.front()).base);
+      }
+      if (members.size() > 1) cut(pieces, variable, members);
     }
-    result.push_back(std::move(reduction));
   }
-  return result;
+  return pieces;
 }
 
 void run(const Reduction& reduction) {

@@ -1,6 +1,6 @@
-// Adds up the accumulators of several replicas before a weight update. Every replica of a group does its part of every
-// variable and writes the sum to all, so that the whole group ends with the same bits. Planned when a program is
-// loaded, run by the workers.
+// Adds up the accumulators of several replicas before a weight update. The work is cut into pieces, which the crews
+// share when they meet (see RunControl); each is written to all replicas of a group, so that the whole group ends with
+// the same bits. Planned when a program is loaded.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,8 @@ struct Reduction {
   std::vector<std::byte*> members;
 };
 
-// Whether replicas have to wait for each other before an update because of variables at home on the device.
-bool needs_reduction(const Program& program, std::size_t device);
-
-// The part of one replica in the variables at home on a device.
-std::vector<Reduction> plan_reductions(const Program& program, const std::vector<ReplicaMemory>& memories,
-                                       std::size_t replica, std::size_t device);
+// All that is to be done before an update, in pieces that take about as long as it takes to share them out.
+std::vector<Reduction> plan_reductions(const Program& program, const std::vector<ReplicaMemory>& memories);
 
 // Adds in ascending order of the replicas; half adds up in float and is rounded once.
 void run(const Reduction& reduction);

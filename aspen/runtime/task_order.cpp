@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "aspen/base/error.h"
@@ -13,9 +14,12 @@ constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
 class Simulation {
  public:
-  Simulation(const std::vector<Task>& tasks, std::size_t num_devices, std::int64_t rounds)
-      : tasks_(tasks), rounds_(rounds), started_(tasks.size()), finished_(tasks.size()), devices_(num_devices),
-        order_(num_devices) {
+  Simulation(const std::vector<Task>& tasks, const std::vector<std::size_t>& crew_of_device, std::int64_t rounds)
+      : tasks_(tasks), rounds_(rounds), started_(tasks.size()), finished_(tasks.size()) {
+    std::size_t num_devices = crew_of_device.size(), num_crews = 0;
+    for (std::size_t crew : crew_of_device) num_crews = std::max(num_crews, crew + 1);
+    crews_.resize(num_crews);
+    order_.resize(num_crews);
     for (std::size_t t = 0; t < tasks.size(); ++t) {
       if (tasks[t].device >= num_devices) {
         throw InternalError("task \"{}\" is on device {} of {}", tasks[t].name, tasks[t].device, num_devices);
@@ -25,19 +29,19 @@ class Simulation {
           throw InternalError("task \"{}\" waits for task {} of {}", tasks[t].name, wait.task, tasks.size());
         }
       }
-      devices_[tasks[t].device].tasks.push_back(t);
+      crews_[crew_of_device[tasks[t].device]].tasks.push_back(t);
     }
   }
 
   TaskOrder run() {
     for (;;) {
-      for (std::size_t d = 0; d < devices_.size(); ++d) start_on(d);
+      for (std::size_t crew = 0; crew < crews_.size(); ++crew) start_on(crew);
       double next = std::numeric_limits<double>::infinity();
       bool is_busy = false;
-      for (const Device& device : devices_) {
-        if (device.running == kNone) continue;
+      for (const SimulatedCrew& crew : crews_) {
+        if (crew.running == kNone) continue;
         is_busy = true;
-        next = std::min(next, device.end);
+        next = std::min(next, crew.end);
       }
       if (!is_busy) break;
       finish_until(next);
@@ -47,7 +51,7 @@ class Simulation {
   }
 
  private:
-  struct Device {
+  struct SimulatedCrew {
     std::vector<std::size_t> tasks;
     std::size_t running = kNone;
     double end = 0;
@@ -61,26 +65,26 @@ class Simulation {
     return nullptr;
   }
 
-  void start_on(std::size_t d) {
-    Device& device = devices_[d];
-    if (device.running != kNone) return;
+  void start_on(std::size_t number) {
+    SimulatedCrew& crew = crews_[number];
+    if (crew.running != kNone) return;
     std::size_t best = kNone;
-    for (std::size_t task : device.tasks) {
+    for (std::size_t task : crew.tasks) {
       if (started_[task] == rounds_ || first_open_wait(task) != nullptr) continue;
       if (best == kNone || started_[task] <= started_[best]) best = task;
     }
     if (best == kNone) return;
-    order_[d].push_back({.task = best, .round = started_[best]++});
-    device.running = best;
-    device.end = now_ + std::max(0.0, tasks_[best].cost);
+    order_[number].push_back({.task = best, .round = started_[best]++});
+    crew.running = best;
+    crew.end = now_ + std::max(0.0, tasks_[best].cost);
   }
 
   void finish_until(double time) {
     now_ = time;
-    for (Device& device : devices_) {
-      if (device.running == kNone || device.end > time) continue;
-      ++finished_[device.running];
-      device.running = kNone;
+    for (SimulatedCrew& crew : crews_) {
+      if (crew.running == kNone || crew.end > time) continue;
+      ++finished_[crew.running];
+      crew.running = kNone;
     }
   }
 
@@ -99,7 +103,7 @@ class Simulation {
   std::int64_t rounds_;
   double now_ = 0;
   std::vector<std::int64_t> started_, finished_;  // rounds per task
-  std::vector<Device> devices_;
+  std::vector<SimulatedCrew> crews_;
   TaskOrder order_;
 };
 
@@ -123,8 +127,15 @@ bool comes_after(const std::vector<Task>& tasks, std::size_t task, std::size_t e
 
 }  // namespace
 
+TaskOrder order_tasks(const std::vector<Task>& tasks, const std::vector<std::size_t>& crew_of_device,
+                      std::int64_t rounds) {
+  return Simulation(tasks, crew_of_device, rounds).run();
+}
+
 TaskOrder order_tasks(const std::vector<Task>& tasks, std::size_t num_devices, std::int64_t rounds) {
-  return Simulation(tasks, num_devices, rounds).run();
+  std::vector<std::size_t> crew_of_device(num_devices);
+  std::iota(crew_of_device.begin(), crew_of_device.end(), std::size_t{0});
+  return order_tasks(tasks, crew_of_device, rounds);
 }
 
 bool take_turns(const std::vector<Task>& tasks) {

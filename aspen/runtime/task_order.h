@@ -1,5 +1,5 @@
-// The order in which each device runs its tasks: found once by simulating the devices, then followed by every run, so
-// that what a device does next never depends on timing. Called by the executor.
+// The order in which each crew runs the tasks of its devices: found once by simulating the crews, then followed by
+// every run, so that what a device does next never depends on timing. Called by the executor.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,17 @@ struct TaskRun {
   bool operator==(const TaskRun&) const = default;
 };
 
-// Per device the runs of its tasks, in order.
+// Per crew the runs of the tasks of its devices, in order.
 using TaskOrder = std::vector<std::vector<TaskRun>>;
 
-// List scheduling of `rounds` rounds of all tasks: an idle device starts, among its tasks whose waits are over, the one
-// of the oldest round, and of these the latest in the program. A pipeline becomes "one forward, one backward" that way,
-// and since the orders are those of one simulated run they cannot lead into a deadlock. Every task runs its rounds in
-// ascending order. Waits that can never be satisfied are an InternalError.
+// List scheduling of `rounds` rounds of all tasks: an idle crew starts, among the tasks of its devices whose waits are
+// over, the one of the oldest round, and of these the latest in the program. A pipeline with a crew per device becomes
+// "one forward, one backward" that way, and since the orders are those of one simulated run they cannot lead into a
+// deadlock. Every task runs its rounds in ascending order, whoever shares a crew. Waits that can never be satisfied are
+// an InternalError.
+TaskOrder order_tasks(const std::vector<Task>& tasks, const std::vector<std::size_t>& crew_of_device,
+                      std::int64_t rounds);
+// With a crew per device.
 TaskOrder order_tasks(const std::vector<Task>& tasks, std::size_t num_devices, std::int64_t rounds);
 
 // Whether the waits let only one device compute at a time: each task with instructions comes after the one before it in

@@ -13,38 +13,18 @@
 
 #include "aspen/base/error.h"
 #include "aspen/runtime/cpu_share.h"
+#include "aspen/runtime/spin.h"
 
 namespace aspen {
 namespace {
 
-// Long enough to bridge the small kernels between two large ones, short enough not to be seen in the load.
-constexpr std::chrono::microseconds kSpinTime{50};
-
-void pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 // Waits until value differs from old: first awake, then asleep. Asleep at once where a thread that stays awake would
 // keep the one it waits for from its cpu.
 std::uint32_t wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old, bool spins) {
-  std::uint32_t now = value.load(std::memory_order_acquire);
-  if (spins && now == old) {
-    auto end = std::chrono::steady_clock::now() + kSpinTime;
-    do {
-      for (int i = 0; i < 32 && now == old; ++i) {
-        pause();
-        now = value.load(std::memory_order_acquire);
-      }
-    } while (now == old && std::chrono::steady_clock::now() < end);
-  }
-  while (now == old) {
-    value.wait(old, std::memory_order_acquire);
-    now = value.load(std::memory_order_acquire);
-  }
+  std::uint32_t now = old;
+  auto has_changed = [&] { return (now = value.load(std::memory_order_acquire)) != old; };
+  if (spin_until(has_changed, spins ? kPatience : std::chrono::microseconds{0})) return now;
+  while (!has_changed()) value.wait(old, std::memory_order_acquire);
   return now;
 }
 

@@ -11,17 +11,30 @@ bool overlaps(const BufferRef& a, const BufferRef& b) {
          b.offset < a.offset + a.bytes;
 }
 
-bool is_refreshed(const Program& program, const ProgramVariable& variable) {
-  bool is_gathered = variable.gathered && program.replicas > 1;
-  return (is_gathered || variable.places.size() > 1) && is_updated(program, variable);
+bool is_gathered(const Program& program, const ProgramVariable& variable) {
+  return variable.gathered && program.replicas > 1;
 }
 
-// Whether steps on other devices than its own read the variable where it is, which off the devices they do.
-bool is_read_from_afar(const Program& program, const ProgramVariable& variable) {
+bool is_refreshed(const Program& program, const ProgramVariable& variable) {
+  return (is_gathered(program, variable) || variable.places.size() > 1) && is_updated(program, variable);
+}
+
+// Whether the device copies the variable after an update, to its home or elsewhere.
+bool copies(const Program& program, const ProgramVariable& variable, std::size_t device) {
+  if (!is_refreshed(program, variable)) return false;
+  auto is_copied = [&](const BufferRef& place) {
+    bool is_home = &place == &variable.places.front();
+    return place.owner == device && (!is_home || is_gathered(program, variable));
+  };
+  return std::any_of(variable.places.begin(), variable.places.end(), is_copied);
+}
+
+// Whether steps of the device read the variable where it is, which off the devices those of any device do.
+bool reads_from_afar(const Program& program, const ProgramVariable& variable, std::size_t device) {
   const BufferRef& home = variable.places.front();
-  if (home.arena != Arena::kHostVariables) return false;
+  if (home.arena != Arena::kHostVariables || home.owner == device) return false;
   for (const Task& task : program.step) {
-    if (task.device == home.owner) continue;
+    if (task.device != device) continue;
     for (const Instruction& instruction : task.instructions) {
       for (const BufferRef& input : instruction.inputs) {
         if (overlaps(input, home)) return true;
@@ -34,23 +47,53 @@ bool is_read_from_afar(const Program& program, const ProgramVariable& variable) 
   return false;
 }
 
-}  // namespace
-
-bool is_updated(const Program& program, const ProgramVariable& variable) {
-  for (const Task& task : program.update) {
-    for (const Instruction& instruction : task.instructions) {
-      for (const BufferRef& output : instruction.outputs) {
-        if (overlaps(output, variable.places.front())) return true;
-      }
+// Whether an update task writes the variable at its home.
+bool writes(const Task& task, const ProgramVariable& variable) {
+  for (const Instruction& instruction : task.instructions) {
+    for (const BufferRef& output : instruction.outputs) {
+      if (overlaps(output, variable.places.front())) return true;
     }
   }
   return false;
 }
 
-bool needs_meeting_after_update(const Program& program) {
-  return std::any_of(program.variables.begin(), program.variables.end(), [&](const ProgramVariable& variable) {
-    return is_refreshed(program, variable) || (is_read_from_afar(program, variable) && is_updated(program, variable));
-  });
+template <class T>
+std::vector<T> sorted(std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+}  // namespace
+
+bool is_updated(const Program& program, const ProgramVariable& variable) {
+  return std::any_of(program.update.begin(), program.update.end(),
+                     [&](const Task& task) { return writes(task, variable); });
+}
+
+std::vector<UpdateOf> updates_before_refresh(const Program& program, std::size_t replica, std::size_t device) {
+  std::vector<UpdateOf> updates;
+  for (const ProgramVariable& variable : program.variables) {
+    bool is_copied = copies(program, variable, device);
+    if (!is_copied && !reads_from_afar(program, variable, device)) continue;
+    bool is_from_all = is_copied && is_gathered(program, variable);
+    for (std::size_t task = 0; task < program.update.size(); ++task) {
+      if (!writes(program.update[task], variable)) continue;
+      for (std::size_t other = 0; other < program.replicas; ++other) {
+        if (is_from_all || other == replica) updates.push_back({.replica = other, .task = task});
+      }
+    }
+  }
+  return sorted(std::move(updates));
+}
+
+std::vector<std::size_t> refreshes_before_steps(const Program& program, std::size_t device) {
+  std::vector<std::size_t> devices;
+  for (const ProgramVariable& variable : program.variables) {
+    if (!is_gathered(program, variable) || !is_updated(program, variable)) continue;
+    if (reads_from_afar(program, variable, device)) devices.push_back(variable.places.front().owner);
+  }
+  return sorted(std::move(devices));
 }
 
 std::vector<MemoryCopy> plan_refresh(const Program& program, const std::vector<ReplicaMemory>& memories,

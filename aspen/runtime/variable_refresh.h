@@ -19,9 +19,19 @@ struct MemoryCopy {
 // Whether an update task writes the variable at its home.
 bool is_updated(const Program& program, const ProgramVariable& variable);
 
-// Whether devices and replicas have to wait for each other after an update: one of them has something to refresh, or
-// its steps read off the devices what an update of another one writes there.
-bool needs_meeting_after_update(const Program& program);
+// An update task of a replica.
+struct UpdateOf {
+  std::size_t replica = 0, task = 0;
+  auto operator<=>(const UpdateOf&) const = default;
+};
+
+// The updates that write what the copies of one device of one replica read, or what its steps read off the devices;
+// ascending.
+std::vector<UpdateOf> updates_before_refresh(const Program& program, std::size_t replica, std::size_t device);
+
+// The devices whose refresh must have come before the steps of a device: those that gather shards off the devices, in
+// the place where it reads them. Ascending.
+std::vector<std::size_t> refreshes_before_steps(const Program& program, std::size_t device);
 
 // The copies into places on one device of one replica. They read only what updates wrote, so that all devices of all
 // replicas may do theirs at the same time.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "aspen/base/error.h"
 #include "aspen/runtime/float_check.h"
@@ -10,46 +11,34 @@
 namespace aspen {
 namespace {
 
-// Whether another device waits for the task.
-bool is_awaited(const std::vector<Task>& tasks, std::size_t task) {
-  for (const Task& other : tasks) {
-    if (other.device == tasks[task].device) continue;
-    for (const Wait& wait : other.waits) {
-      if (wait.task == task) return true;
-    }
+// The group a number is in.
+std::size_t group_of(const ThreadPlan::Groups& groups, std::size_t number) {
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (std::find(groups[i].begin(), groups[i].end(), number) != groups[i].end()) return i;
   }
-  return false;
+  throw InternalError("no thread has device or replica {}", number);
 }
-
-bool is_reduced(const ProgramVariable& variable) { return variable.reduced; }
 
 }  // namespace
 
-bool computes(const Program& program, std::size_t device) {
-  auto works = [&](const Task& task) { return task.device == device && !task.instructions.empty(); };
-  return std::any_of(program.step.begin(), program.step.end(), works) ||
-         std::any_of(program.update.begin(), program.update.end(), works);
-}
-
-Worker::Worker(const Program& program, const std::vector<ReplicaMemory>& memories, std::size_t replica,
-               std::size_t device, std::vector<OutputSink>& sinks, RunControl* control)
-    : program_(program), replica_(replica), device_(device),
+Worker::Worker(const Program& program, const std::vector<ReplicaMemory>& memories, const ThreadPlan& threads,
+               std::size_t replica, std::size_t device, std::vector<OutputSink>& sinks, RunControl* control)
+    : program_(program), threads_(threads), replica_(replica), device_(device),
       input_group_(program.input_grouping.group_of(replica, program.replicas)),
       num_input_groups_(program.input_grouping.num_groups(program.replicas)), sinks_(sinks), control_(control) {
   computes_ = aspen::computes(program, device);
+  is_alone_ = program.replicas == 1 && threads.num_crews() == 1 && threads.devices[0].size() == 1;
   step_ = bind(program.step, memories[replica], false);
   update_ = bind(program.update, memories[replica], true);
-  bool any_reduced = std::any_of(program.variables.begin(), program.variables.end(), is_reduced);
-  has_cycle_end_ = computes_ && (!program.update.empty() || any_reduced);
-  needs_reduction_ = aspen::needs_reduction(program, device);
-  meets_after_update_ = needs_meeting_after_update(program);
-  reductions_ = plan_reductions(program, memories, replica, device);
-  refresh_ = plan_refresh(program, memories, replica, device);
-  if (!computes_ && (needs_reduction_ || !refresh_.empty())) {
-    throw InternalError("device {} has variables to exchange but no instructions", device);
-  }
+  find_exchanges(memories);
   context_.replica = replica;
   context_.num_replicas = program.replicas;
+}
+
+// What a thread runs itself it runs in an order that meets the waits.
+bool Worker::shares_thread(std::size_t replica, std::size_t device) const {
+  return group_of(threads_.replicas, replica) == group_of(threads_.replicas, replica_) &&
+         group_of(threads_.devices, device) == group_of(threads_.devices, device_);
 }
 
 Worker::Section Worker::bind(const std::vector<Task>& tasks, const ReplicaMemory& memory, bool is_update) {
@@ -58,37 +47,45 @@ Worker::Section Worker::bind(const std::vector<Task>& tasks, const ReplicaMemory
   auto counter = [&](std::size_t task) {
     return is_update ? &control_->update(replica_, task) : &control_->step(replica_, task);
   };
+  auto is_awaited = [&](std::size_t task) {
+    if (is_update) return true;  // perhaps by a refresh
+    return std::any_of(tasks.begin(), tasks.end(), [&](const Task& other) {
+      auto is_for_task = [&](const Wait& wait) { return wait.task == task; };
+      return !shares_thread(replica_, other.device) && std::any_of(other.waits.begin(), other.waits.end(), is_for_task);
+    });
+  };
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     if (tasks[t].device != device_) continue;
     section.own_index[t] = section.tasks.size();
     OwnTask& own = section.tasks.emplace_back(OwnTask{.bound = BoundTask(tasks[t], memory)});
     if (control_ == nullptr) continue;
     for (const Wait& wait : tasks[t].waits) {
-      // Waits within the device are met by its order.
-      if (tasks[wait.task].device != device_) own.waits.push_back({.counter = counter(wait.task), .lag = wait.lag});
+      if (shares_thread(replica_, tasks[wait.task].device)) continue;
+      own.waits.push_back({.counter = counter(wait.task), .lag = wait.lag});
     }
-    if (is_awaited(tasks, t)) own.progress = counter(t);
+    if (is_awaited(t)) own.progress = counter(t);
   }
   return section;
 }
 
-void Worker::run_with_others(const RunPlan& plan) noexcept {
-  try {
-    run(plan);
-  } catch (const Stopped&) {
-  } catch (...) {
-    if (is_updating_) {
-      control_->stop_everything(std::current_exception());
-    } else {
-      control_->stop_steps(std::current_exception());
-    }
+void Worker::find_exchanges(const std::vector<ReplicaMemory>& memories) {
+  refresh_ = plan_refresh(program_, memories, replica_, device_);
+  if (!computes_ && !refresh_.empty()) {
+    throw InternalError("device {} has variables to exchange but no instructions", device_);
+  }
+  if (control_ == nullptr) return;
+  for (const auto& [replica, task] : updates_before_refresh(program_, replica_, device_)) {
+    if (shares_thread(replica, program_.update[task].device)) continue;
+    before_refresh_.push_back({.counter = &control_->update(replica, task)});
+  }
+  for (std::size_t device : refreshes_before_steps(program_, device_)) {
+    if (!shares_thread(replica_, device)) before_steps_.push_back({.counter = &control_->refresh(replica_, device)});
   }
 }
 
-void Worker::run(const RunPlan& plan) {
+void Worker::begin(const RunPlan& plan) {
   plan_ = &plan;
   context_.seed = plan.seed;
-  is_updating_ = false;
   exchange_ = {};
   for (Section* section : {&step_, &update_}) {
     for (OwnTask& task : section->tasks) {
@@ -96,77 +93,57 @@ void Worker::run(const RunPlan& plan) {
       task.busy = {};
     }
   }
-  last_asked_ = Clock::now();
-  for (std::int64_t cycle = 0; cycle < plan.cycles; ++cycle) {
-    for (const TaskRun& next : (*plan.step_order)[device_]) {
-      run_step(step_[next.task], cycle * plan.rounds + next.round);
-    }
-    if (has_cycle_end_) finish_cycle(cycle);
-  }
 }
 
-void Worker::wait(const OwnTask& task, std::int64_t round, const std::atomic<bool>& stopped) const {
+void Worker::wait(const std::vector<CounterWait>& waits, std::int64_t round, const std::atomic<bool>& stopped) const {
   if (stopped.load(std::memory_order_relaxed)) throw Stopped();
-  for (const CounterWait& wait : task.waits) {
+  for (const CounterWait& wait : waits) {
     std::int64_t finished = round - wait.lag + 1;
-    if (finished > 0) wait.counter->wait(finished, stopped, control_->patience());
+    if (finished > 0) wait.counter->wait(finished, stopped, thread_.patience);
   }
 }
 
-void Worker::run_step(OwnTask& task, std::int64_t micro_batch) {
-  if (control_ != nullptr) wait(task, micro_batch, control_->steps_stopped());
+void Worker::run_step(std::size_t number, std::int64_t micro_batch) {
+  OwnTask& task = step_[number];
+  if (control_ != nullptr) wait(task.waits, micro_batch, control_->steps_stopped());
   auto start = Clock::now();
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
-  context_.team = step_team_;
   task.bound.enter(micro_batch);
   copy_inputs(task.bound, micro_batch);
-  run_instructions(task.bound, micro_batch);
+  run_instructions(task.bound, micro_batch, false);
   for (const BoundCopy& output : task.bound.outputs()) {
     sinks_[output.tensor].take(output.address.at(micro_batch), micro_batch);
   }
-  auto end = Clock::now();
-  task.busy += end - start;
+  task.busy += Clock::now() - start;
   ++task.runs;
   if (task.progress != nullptr) task.progress->set(micro_batch + 1);
-  if (control_ == nullptr) ask_to_stop(end);
 }
 
-void Worker::finish_cycle(std::int64_t cycle) {
-  // All or none: nobody updates before everybody has come through the steps.
-  if (control_ != nullptr) control_->meet_before_update();
-  is_updating_ = true;
-  if (needs_reduction_) reduce_over_replicas();
-  for (const TaskRun& next : (*plan_->update_order)[device_]) run_update(update_[next.task], cycle);
-  if (control_ != nullptr && meets_after_update_) refresh_variables();
-  is_updating_ = false;
-}
-
-void Worker::run_update(OwnTask& task, std::int64_t cycle) {
-  if (control_ != nullptr) wait(task, cycle, control_->updates_stopped());
+void Worker::run_update(std::size_t number, std::int64_t cycle) {
+  OwnTask& task = update_[number];
+  if (control_ != nullptr) wait(task.waits, cycle, control_->updates_stopped());
   auto start = Clock::now();
   std::int64_t micro_batch = (cycle + 1) * plan_->rounds - 1;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
-  context_.team = update_team_;
   task.bound.enter(cycle);
-  run_instructions(task.bound, micro_batch);
+  run_instructions(task.bound, micro_batch, true);
   task.busy += Clock::now() - start;
   ++task.runs;
   if (task.progress != nullptr) task.progress->set(cycle + 1);
 }
 
-void Worker::reduce_over_replicas() {
-  auto start = Clock::now();
-  for (const Reduction& reduction : reductions_) aspen::run(reduction);
-  exchange_ += Clock::now() - start;
-  control_->meet_on_device(device_);
+void Worker::refresh(std::int64_t cycle) {
+  if (control_ != nullptr) wait(before_refresh_, cycle, control_->updates_stopped());
+  if (!refresh_.empty()) {
+    auto start = Clock::now();
+    aspen::run(refresh_);
+    exchange_ += Clock::now() - start;
+  }
+  if (control_ != nullptr) control_->refresh(replica_, device_).set(cycle + 1);
 }
 
-void Worker::refresh_variables() {
-  control_->meet_after_update();
-  auto start = Clock::now();
-  aspen::run(refresh_);
-  exchange_ += Clock::now() - start;
-  control_->meet_after_update();
+void Worker::await_refreshes(std::int64_t cycle) const {
+  if (control_ != nullptr) wait(before_steps_, cycle, control_->updates_stopped());
 }
 
 void Worker::copy_inputs(const BoundTask& task, std::int64_t micro_batch) const {
@@ -178,7 +155,7 @@ void Worker::copy_inputs(const BoundTask& task, std::int64_t micro_batch) const 
   }
 }
 
-void Worker::run_instructions(const BoundTask& task, std::int64_t micro_batch) const {
+void Worker::run_instructions(const BoundTask& task, std::int64_t micro_batch, bool is_update) const {
   const BoundInstruction* current = nullptr;
   try {
     for (const BoundInstruction& bound : task.instructions()) {
@@ -187,36 +164,40 @@ void Worker::run_instructions(const BoundTask& task, std::int64_t micro_batch) c
           .inputs = bound.inputs, .outputs = bound.outputs, .workspace = bound.workspace, .step = &context_};
       if (program_.checks_floats) {
         run_checked(bound, args);
+      } else if (bound.calls_host) {
+        run_on_host(bound, args);
       } else {
         bound.instruction->kernel->run(args);
       }
     }
   } catch (const std::exception&) {
-    rethrow_with_context(describe(task, *current->instruction, micro_batch));
+    rethrow_with_context(describe(task, *current->instruction, micro_batch, is_update));
   }
 }
 
 void Worker::run_checked(const BoundInstruction& bound, const KernelArgs& args) const {
   bool is_checked = has_finite_inputs(bound);
-  bound.instruction->kernel->run(args);
+  run_on_host(bound, args);
   if (is_checked) require_finite_outputs(bound);
 }
 
-std::string Worker::describe(const BoundTask& task, const Instruction& instruction, std::int64_t micro_batch) const {
-  std::string text = "in op " + instruction.op;
-  if (!instruction.location.empty()) text += ", captured at " + instruction.location;
-  if (control_ == nullptr) return text + fmt::format(" of micro-batch {}", micro_batch);
-  text += fmt::format(", on device {}", device_);
-  text += is_updating_ ? fmt::format(", in the update after micro-batch {}", micro_batch)
-                       : fmt::format(", stage {}, micro-batch {}", task.task().stage, micro_batch);
-  if (program_.replicas > 1) text += fmt::format(", replica {}", replica_);
-  return text;
+// Threads that the host starts, those of OpenMP above all, live on; they must not stay on the cpu of this worker.
+void Worker::run_on_host(const BoundInstruction& bound, const KernelArgs& args) const {
+  std::optional<CpuMask::Scope> scope;
+  if (bound.calls_host && thread_.host_cpus != nullptr) scope.emplace(*thread_.host_cpus);
+  bound.instruction->kernel->run(args);
 }
 
-void Worker::ask_to_stop(Clock::time_point now) {
-  if (now - last_asked_ < kStopInterval || !plan_->request->should_stop) return;
-  if (plan_->request->should_stop()) throw Interrupted();
-  last_asked_ = Clock::now();
+std::string Worker::describe(const BoundTask& task, const Instruction& instruction, std::int64_t micro_batch,
+                             bool is_update) const {
+  std::string text = "in op " + instruction.op;
+  if (!instruction.location.empty()) text += ", captured at " + instruction.location;
+  if (is_alone_) return text + fmt::format(" of micro-batch {}", micro_batch);
+  text += fmt::format(", on device {}", device_);
+  text += is_update ? fmt::format(", in the update after micro-batch {}", micro_batch)
+                    : fmt::format(", stage {}, micro-batch {}", task.task().stage, micro_batch);
+  if (program_.replicas > 1) text += fmt::format(", replica {}", replica_);
+  return text;
 }
 
 DeviceTime Worker::time(double total) const {
@@ -230,7 +211,7 @@ DeviceTime Worker::time(double total) const {
     }
   }
   // Alone there is nobody to wait for.
-  if (control_ != nullptr) result.waiting = std::max(0.0, total - busy);
+  if (!is_alone_) result.waiting = std::max(0.0, total - busy);
   return result;
 }
 

@@ -1,6 +1,5 @@
-// A worker runs the tasks of one device of one replica, in the order found beforehand, waiting where other devices or
-// replicas must have come first. The executor makes one per device in use and replica and calls run() on a thread of
-// its own, or on the caller's when there is only one.
+// A worker runs the tasks of one device of one replica, one at a time, waiting where devices of other crews must have
+// come first. Owned by the executor, called by the crew it belongs to.
 #pragma once
 
 #include <chrono>
@@ -8,18 +7,16 @@
 #include <vector>
 
 #include "aspen/runtime/bound_task.h"
+#include "aspen/runtime/cpu_share.h"
 #include "aspen/runtime/executor.h"
 #include "aspen/runtime/output_sink.h"
 #include "aspen/runtime/replica_memory.h"
-#include "aspen/runtime/replica_reduction.h"
 #include "aspen/runtime/run_control.h"
 #include "aspen/runtime/task_order.h"
+#include "aspen/runtime/thread_plan.h"
 #include "aspen/runtime/variable_refresh.h"
 
 namespace aspen {
-
-// Whether a device computes; one that does not only moves inputs and outputs.
-bool computes(const Program& program, std::size_t device);
 
 // One call of Executor::run: `cycles` times `rounds` micro-batches and, in training, an update.
 struct RunPlan {
@@ -30,31 +27,45 @@ struct RunPlan {
   std::uint64_t seed = 0, first_step = 0;
 };
 
+// The thread a worker runs on.
+struct WorkerThread {
+  ThreadTeam* team = nullptr;             // to compute with; nullptr: the thread alone
+  std::chrono::microseconds patience{0};  // how long it waits awake; 0 unless it has a cpu of its own
+  const CpuMask* host_cpus = nullptr;     // for what calls the host; nullptr: the thread is not pinned
+};
+
 class Worker {
  public:
-  // control: nullptr if this is the only worker. sinks: of the replica, one per output.
-  Worker(const Program& program, const std::vector<ReplicaMemory>& memories, std::size_t replica, std::size_t device,
-         std::vector<OutputSink>& sinks, RunControl* control);
+  using Clock = std::chrono::steady_clock;
 
-  // Threads to compute with in steps and in updates; nullptr: the worker's own alone.
-  void set_teams(ThreadTeam* step, ThreadTeam* update) {
-    step_team_ = step;
-    update_team_ = update;
+  // control: nullptr if there is only one crew. sinks: of the replica, one per output.
+  Worker(const Program& program, const std::vector<ReplicaMemory>& memories, const ThreadPlan& threads,
+         std::size_t replica, std::size_t device, std::vector<OutputSink>& sinks, RunControl* control);
+
+  void set_thread(const WorkerThread& thread) {
+    thread_ = thread;
+    context_.team = thread.team;
   }
   bool computes() const { return computes_; }
+  std::size_t replica() const { return replica_; }
+  std::size_t device() const { return device_; }
 
-  // As the only worker: throws the error of an op, or Interrupted.
-  void run(const RunPlan& plan);
-  // As one of several: tells the others of an error.
-  void run_with_others(const RunPlan& plan) noexcept;
+  // Forgets the last run.
+  void begin(const RunPlan& plan);
+  // Tasks by their number in the program. Throw the error of an op, with its place, or Stopped.
+  void run_step(std::size_t task, std::int64_t micro_batch);
+  void run_update(std::size_t task, std::int64_t cycle);
+  // Copies what the updates of others wrote; after all updates of the crew.
+  void refresh(std::int64_t cycle);
+  // Waits until what the steps read off the devices is there; after the refreshes of the crew.
+  void await_refreshes(std::int64_t cycle) const;
 
+  void add_exchange(Clock::duration time) { exchange_ += time; }
   DeviceTime time(double total) const;       // of the last run, which took `total` seconds
   std::int64_t num_finished_rounds() const;  // in the last run, of all step tasks
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  // Another device's task that must have come to round - lag.
+  // A task of another crew that must have come to round - lag.
   struct CounterWait {
     ProgressCounter* counter = nullptr;
     std::int64_t lag = 0;
@@ -62,7 +73,7 @@ class Worker {
   struct OwnTask {
     BoundTask bound;
     std::vector<CounterWait> waits;
-    ProgressCounter* progress = nullptr;  // nullptr: no other device waits for this task
+    ProgressCounter* progress = nullptr;  // nullptr: no other crew waits for this task
     std::int64_t runs = 0;
     Clock::duration busy{};
   };
@@ -74,35 +85,31 @@ class Worker {
   };
 
   Section bind(const std::vector<Task>& tasks, const ReplicaMemory& memory, bool is_update);
-  void run_step(OwnTask& task, std::int64_t micro_batch);
-  void finish_cycle(std::int64_t cycle);
-  void run_update(OwnTask& task, std::int64_t cycle);
-  void reduce_over_replicas();
-  void refresh_variables();
-  void wait(const OwnTask& task, std::int64_t round, const std::atomic<bool>& stopped) const;
+  void find_exchanges(const std::vector<ReplicaMemory>& memories);
+  bool shares_thread(std::size_t replica, std::size_t device) const;
+  void wait(const std::vector<CounterWait>& waits, std::int64_t round, const std::atomic<bool>& stopped) const;
   void copy_inputs(const BoundTask& task, std::int64_t micro_batch) const;
-  void run_instructions(const BoundTask& task, std::int64_t micro_batch) const;
+  void run_instructions(const BoundTask& task, std::int64_t micro_batch, bool is_update) const;
   void run_checked(const BoundInstruction& bound, const KernelArgs& args) const;
-  std::string describe(const BoundTask& task, const Instruction& instruction, std::int64_t micro_batch) const;
-  void ask_to_stop(Clock::time_point now);
+  void run_on_host(const BoundInstruction& bound, const KernelArgs& args) const;
+  std::string describe(const BoundTask& task, const Instruction& instruction, std::int64_t micro_batch,
+                       bool is_update) const;
 
   const Program& program_;
+  const ThreadPlan& threads_;
   std::size_t replica_, device_, input_group_, num_input_groups_;
   std::vector<OutputSink>& sinks_;
   RunControl* control_;
+  WorkerThread thread_;
   Section step_, update_;
-  ThreadTeam *step_team_ = nullptr, *update_team_ = nullptr;
-  bool computes_ = false;
-  bool has_cycle_end_ = false, needs_reduction_ = false, meets_after_update_ = false;
-  std::vector<Reduction> reductions_;
+  bool computes_ = false, is_alone_ = false;
+  std::vector<CounterWait> before_refresh_, before_steps_;
   std::vector<MemoryCopy> refresh_;
 
   // Of the current or last run.
   const RunPlan* plan_ = nullptr;
   StepContext context_;
-  bool is_updating_ = false;
   Clock::duration exchange_{};  // spent in reductions and refreshes
-  Clock::time_point last_asked_;
 };
 
 }  // namespace aspen

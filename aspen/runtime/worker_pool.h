@@ -1,4 +1,4 @@
-// The threads of the workers: live as long as the executor, sleep between runs. The executor hands them a run and
+// The threads of the crews: live as long as the executor, sleep between runs. The executor hands them a run and
 // waits.
 #pragma once
 

@@ -1,7 +1,6 @@
 // What several devices share and exchange apart from the values of a pipeline: copies of variables, updates that wait
-// for each other, slots, cpus, and a device that only moves inputs and outputs.
+// for each other, slots, and a device that only moves inputs and outputs.
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +14,6 @@
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/base/error.h"
-#include "aspen/runtime/cpu_share.h"
 #include "pipeline_program.h"
 
 namespace aspen::testing {
@@ -49,13 +47,15 @@ std::shared_ptr<Program> copied_program() {
 }
 
 TEST(Devices, RefreshCopiesOfVariablesAfterEveryUpdate) {
-  Executor executor(copied_program());
-  V y(4 * kWidth);
-  write(executor, "rate", V(kWidth, 0.5f));  // reaches both places
-  write(executor, "w", V(kWidth, 3.0f));
-  executor.run({.device_iterations = 4, .outputs = {{.data = y.data()}}});
-  for (std::size_t m = 0; m < 4; ++m) EXPECT_EQ(y[m * kWidth], 3.0f + 0.5f * static_cast<float>(m));
-  EXPECT_EQ(read(executor, "w"), V(kWidth, 5.0f));
+  for (bool thread_per_device : {false, true}) {
+    Executor executor(copied_program(), {.thread_per_device = thread_per_device});
+    V y(4 * kWidth);
+    write(executor, "rate", V(kWidth, 0.5f));  // reaches both places
+    write(executor, "w", V(kWidth, 3.0f));
+    executor.run({.device_iterations = 4, .outputs = {{.data = y.data()}}});
+    for (std::size_t m = 0; m < 4; ++m) EXPECT_EQ(y[m * kWidth], 3.0f + 0.5f * static_cast<float>(m));
+    EXPECT_EQ(read(executor, "w"), V(kWidth, 5.0f));
+  }
 }
 
 // Off the devices there is one place for all: nobody reads it while the update of another device writes.
@@ -77,10 +77,12 @@ TEST(Devices, ReadOffTheDevicesWhatTheLastUpdateLeft) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       for (std::int64_t i = 0; i < kWidth; ++i) output(args, 0)[i] += input(args, 1)[i];
     }));
-    Executor executor(program);
-    V y(4 * kWidth);
-    executor.run({.device_iterations = 4, .outputs = {{.data = y.data()}}});
-    for (std::size_t m = 0; m < 4; ++m) EXPECT_EQ(y[m * kWidth], 2.0f + static_cast<float>(m)) << is_returned;
+    for (bool thread_per_device : {false, true}) {
+      Executor executor(program, {.thread_per_device = thread_per_device});
+      V y(4 * kWidth);
+      executor.run({.device_iterations = 4, .outputs = {{.data = y.data()}}});
+      for (std::size_t m = 0; m < 4; ++m) EXPECT_EQ(y[m * kWidth], 2.0f + static_cast<float>(m)) << is_returned;
+    }
   }
 }
 
@@ -92,15 +94,18 @@ TEST(Devices, AFaultInAnUpdateReleasesWhoWaitsForTheRefresh) {
     inner->run(args);
     if (fails && args.step->step == 2) throw DeviceError("injected");
   });
-  Executor executor(program);
-  V y(4 * kWidth);
-  RunRequest request{.device_iterations = 4, .outputs = {{.data = y.data()}}};
-  EXPECT_THROW(executor.run(request), DeviceError);
-  EXPECT_EQ(read(executor, "w"), V(kWidth, 5.0f));  // two updates, and the one that failed after it wrote
-  fails = false;
-  executor.run(request);
-  EXPECT_EQ(y[0], 5.0f);  // the copy agrees with its home
-  EXPECT_EQ(y[3 * kWidth], 8.0f);
+  for (bool thread_per_device : {false, true}) {
+    fails = true;
+    Executor executor(program, {.thread_per_device = thread_per_device});
+    V y(4 * kWidth);
+    RunRequest request{.device_iterations = 4, .outputs = {{.data = y.data()}}};
+    EXPECT_THROW(executor.run(request), DeviceError);
+    EXPECT_EQ(read(executor, "w"), V(kWidth, 5.0f));  // two updates, and the one that failed after it wrote
+    fails = false;
+    executor.run(request);
+    EXPECT_EQ(y[0], 5.0f);  // the copy agrees with its home
+    EXPECT_EQ(y[3 * kWidth], 8.0f);
+  }
 }
 
 // Device 0 doubles a number that device 1 then adds to w: the second update task waits for the first, across devices.
@@ -133,7 +138,7 @@ std::shared_ptr<Program> chained_update_program(const std::uint64_t& failing) {
 
 TEST(Devices, UpdateTasksWaitForEachOther) {
   std::uint64_t failing = 100;
-  Executor executor(chained_update_program(failing));
+  Executor executor(chained_update_program(failing), {.thread_per_device = true});
   auto restart = [&] {
     write(executor, "number", V(kWidth, 1.0f));
     write(executor, "w", V(kWidth));
@@ -183,7 +188,7 @@ std::shared_ptr<Program> overlapped_program(bool training) {
 
 TEST(Devices, OneMayOnlyMoveInputsAndOutputs) {
   for (bool training : {false, true}) {
-    Executor executor(overlapped_program(training));
+    Executor executor(overlapped_program(training), {.thread_per_device = !training});
     V x = chain_inputs(10), y = run_all(executor, x, 10);
     for (std::size_t i = 0; i < y.size(); ++i) {
       float w = training ? 1 + static_cast<float>(i / kWidth) : 1;
@@ -221,6 +226,7 @@ TEST(Devices, UseEverySlotOfALaneInTurn) {
 }
 
 TEST(Devices, WorkAtTheSameTime) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two cpus";
   // Stage 1 holds micro-batch 0 until stage 0 has begun micro-batch 1: a serial executor would never get there.
   std::mutex mutex;
   std::condition_variable begun;
@@ -241,84 +247,14 @@ TEST(Devices, WorkAtTheSameTime) {
   EXPECT_TRUE(was_parallel);
 }
 
-std::set<int> cpus_of_this_thread() {
-  cpu_set_t set;
-  std::set<int> cpus;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(static_cast<std::size_t>(cpu), &set)) cpus.insert(cpu);
-  }
-  return cpus;
-}
-
-// Per kernel the cpus its worker may run on and the size of its team.
-std::map<std::string, std::pair<std::set<int>, std::size_t>> threads_of(PipelineSpec spec) {
-  std::mutex mutex;
-  std::map<std::string, std::pair<std::set<int>, std::size_t>> seen;
-  spec.hook = [&](const std::string& what, const StepContext& context) {
-    std::lock_guard lock(mutex);
-    seen[what] = {cpus_of_this_thread(), context.team != nullptr ? context.team->num_threads() : 1};
-  };
-  Executor executor(pipeline_program(spec));
-  run_all(executor, chain_inputs(2 * spec.accumulation * static_cast<std::int64_t>(spec.replicas)), 2);
-  return seen;
-}
-
-TEST(Devices, HaveCpusOfTheirOwnIfThereAreEnough) {
-  std::set<int> all = cpus_of_this_thread();
-  if (all.size() < 2) GTEST_SKIP() << "needs two cpus";
-  auto seen = threads_of({.devices = {0, 1}, .training = false});
-  auto [cpus0, team0] = seen["forward 0"];
-  auto [cpus1, team1] = seen["forward 1"];
-  EXPECT_EQ(cpus0.size(), 1u);
-  EXPECT_EQ(cpus1.size(), 1u);
-  EXPECT_NE(cpus0, cpus1);
-  EXPECT_EQ(team0 + team1, all.size());
-}
-
-TEST(Devices, AreNotPinnedIfThereAreMoreThanCpus) {
-  std::set<int> all = cpus_of_this_thread();
-  std::vector<std::size_t> devices;
-  for (std::size_t d = 0; d <= all.size(); ++d) devices.push_back(d);
-  for (const auto& [what, threads] : threads_of({.devices = devices, .training = false})) {
-    EXPECT_EQ(threads.first, all);
-    EXPECT_EQ(threads.second, 1u);
-  }
-}
-
-TEST(Devices, OneAloneHasAllCpusAndTheThreadOfTheCaller) {
-  std::set<int> all = cpus_of_this_thread();
-  auto seen = threads_of({.devices = {0}, .training = false});
-  EXPECT_EQ(seen["forward 0"].second, all.size());
-  EXPECT_EQ(cpus_of_this_thread(), all);
-}
-
-TEST(Devices, ThatTakeTurnsHaveAllCpusInSteps) {
-  std::set<int> all = cpus_of_this_thread();
-  std::size_t num_devices = std::max<std::size_t>(2, all.size());
-  PipelineSpec spec{.takes_turns = true, .accumulation = 3};
-  for (std::size_t d = 0; d < num_devices; ++d) spec.devices.push_back(d);
-  auto seen = threads_of(spec);
-  EXPECT_EQ(seen.size(), 4 * num_devices - 1);  // forward, sum, update of each; the first needs no backward
-  for (const auto& [what, threads] : seen) {
-    EXPECT_EQ(threads.first, all) << what;
-    EXPECT_EQ(threads.second, what.starts_with("update") ? 1 : all.size()) << what;
-  }
-}
-
-TEST(Devices, ThatTakeTurnsShareCpusWithTheirReplicaAlone) {
-  std::set<int> all = cpus_of_this_thread();
-  if (all.size() < 2) GTEST_SKIP() << "needs two cpus";
-  auto seen = threads_of({.devices = {0, 1}, .takes_turns = true, .replicas = all.size()});
-  for (const auto& [what, threads] : seen) EXPECT_EQ(threads.second, 1u) << what;
-}
-
 TEST(Devices, GiveTheSameInTurns) {
   for (std::size_t replicas : {1, 2}) {
     PipelineSpec spec{.devices = {0, 1, 2}, .takes_turns = true, .accumulation = 4, .replicas = replicas};
     V x = chain_inputs(static_cast<std::int64_t>(12 * replicas));
-    Executor executor(pipeline_program(spec));
-    EXPECT_EQ(run_all(executor, x, 3), PlainChain(spec).run(x, 3));
+    for (bool thread_per_device : {false, true}) {
+      Executor executor(pipeline_program(spec), {.thread_per_device = thread_per_device});
+      EXPECT_EQ(run_all(executor, x, 3), PlainChain(spec).run(x, 3));
+    }
   }
 }
 
@@ -391,28 +327,6 @@ TEST(Devices, WithoutTasksHaveNoWorker) {
   V x = chain_inputs(3);
   EXPECT_EQ(run_all(executor, x, 3), PlainChain(spec).run(x, 3));
   EXPECT_EQ(executor.times().size(), 1u);
-}
-
-TEST(CpuShare, DealsOutAllCpusEvenly) {
-  using Shares = std::vector<std::vector<int>>;
-  EXPECT_EQ(share_cpus({0, 2, 4, 6}, 2), (Shares{{0, 2}, {4, 6}}));
-  EXPECT_EQ(share_cpus({0, 1, 2, 3, 4}, 3), (Shares{{0}, {1, 2}, {3, 4}}));
-  EXPECT_EQ(share_cpus({0, 1}, 2), (Shares{{0}, {1}}));
-  EXPECT_EQ(share_cpus({0, 1}, 3), Shares{});
-}
-
-TEST(CpuShare, ObeysOptionAndEnvironment) {
-  std::size_t all = usable_cpus(0).size();
-  EXPECT_EQ(usable_cpus(1).size(), 1u);
-  EXPECT_EQ(usable_cpus(1000).size(), all);
-  setenv("ASPEN_NUM_THREADS", "1", 1);
-  EXPECT_EQ(usable_cpus(0).size(), 1u);
-  EXPECT_EQ(usable_cpus(1000).size(), all);  // the option is stronger
-  for (const char* wrong : {"0", "-1", "two", "2x", ""}) {
-    setenv("ASPEN_NUM_THREADS", wrong, 1);
-    EXPECT_THROW(usable_cpus(0), UserError) << wrong;
-  }
-  unsetenv("ASPEN_NUM_THREADS");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Errors and interruptions on many workers: all stop, nobody hangs, variables are consistent, the next run is right.
+// Errors and interruptions on many devices: all stop, nobody hangs, variables are consistent, the next run is right.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -28,9 +28,10 @@ struct Fault {
 // A program with a fault that can be moved, and what it should have computed.
 class FaultyChain {
  public:
-  explicit FaultyChain(PipelineSpec spec) : spec_(std::move(spec)) {
+  FaultyChain(PipelineSpec spec, bool thread_per_device) : spec_(std::move(spec)) {
     spec_.hook = [this](const std::string& what, const StepContext& context) { fault_(what, context); };
-    executor_ = std::make_unique<Executor>(pipeline_program(spec_));
+    executor_ =
+        std::make_unique<Executor>(pipeline_program(spec_), ExecutorOptions{.thread_per_device = thread_per_device});
     for (std::size_t s = 0; s < spec_.devices.size(); ++s) {
       for (const char* op : {"forward", "sum", "backward", "update"}) {
         if (op != std::string("backward") || s != 0) places_.push_back(op + fmt::format(" {}", s));
@@ -100,28 +101,32 @@ TEST(Faults, ThousandOfThemNeverHangAndLeaveAUsableExecutor) {
   std::vector<std::pair<PipelineSpec, int>> cases = {
       {{.devices = {0}, .accumulation = 3}, 100},
       {{.devices = {0, 1}, .accumulation = 5}, 250},
-      {{.devices = {0, 1, 2, 3}, .accumulation = 4}, 250},
+      {{.devices = {0, 1, 2, 3}, .accumulation = 4}, 200},
+      {{.devices = {0, 1, 2, 3}, .takes_turns = true, .accumulation = 4}, 50},
       {{.devices = {0, 1, 0}, .accumulation = 2}, 100},
-      {{.devices = {0, 1}, .accumulation = 3, .replicas = 3}, 200},
+      {{.devices = {0, 1}, .accumulation = 3, .replicas = 3}, 100},
+      {{.devices = {0, 1}, .accumulation = 3, .replicas = 4}, 100},
       {{.devices = {0}, .accumulation = 1, .replicas = 4}, 70},
       {{.devices = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, .accumulation = 3}, 30}};
   int total = 0;
   for (auto& [spec, count] : cases) {
-    FaultyChain chain(spec);
-    for (int i = 0; i < count; ++i, ++total) {
-      chain.inject(random);
-      if (i % 5 == 0) chain.check_works();
-      if (HasFailure()) return;
+    for (bool thread_per_device : {false, true}) {
+      FaultyChain chain(spec, thread_per_device);
+      for (int i = 0; i < count / 2; ++i, ++total) {
+        chain.inject(random);
+        if (i % 5 == 0) chain.check_works();
+        if (HasFailure()) return;
+      }
+      chain.check_works();
     }
-    chain.check_works();
   }
   EXPECT_EQ(total, 1000);
 }
 
-std::string message_of(const PipelineSpec& spec, Fault fault) {
+std::string message_of(const PipelineSpec& spec, Fault fault, ExecutorOptions options = {}) {
   PipelineSpec faulty = spec;
   faulty.hook = fault;
-  Executor executor(pipeline_program(faulty));
+  Executor executor(pipeline_program(faulty), options);
   try {
     run_all(executor, chain_inputs(8 * static_cast<std::int64_t>(spec.replicas)), 8 / spec.accumulation);
   } catch (const DeviceError& e) {
@@ -131,36 +136,41 @@ std::string message_of(const PipelineSpec& spec, Fault fault) {
 }
 
 TEST(Faults, NameOpPlaceDeviceStageMicroBatchAndReplica) {
-  PipelineSpec spec{.devices = {0, 1}, .accumulation = 4};
-  EXPECT_EQ(message_of(spec, {.what = "backward 1", .step = 7}),
-            "injected\n  in op backward, captured at model.py:3, on device 1, stage 1, micro-batch 7");
-  EXPECT_EQ(message_of(spec, {.what = "update 0", .step = 3}),
-            "injected\n  in op update, captured at model.py:3, on device 0, in the update after micro-batch 3");
-  spec.replicas = 3;
-  EXPECT_EQ(message_of(spec, {.what = "forward 0", .step = 2, .replica = 2}),
-            "injected\n  in op forward, captured at model.py:3, on device 0, stage 0, micro-batch 2, replica 2");
+  // Whichever threads run the devices; on one thread they all run in turn.
+  for (ExecutorOptions options : {ExecutorOptions{}, {.num_threads = 1}, {.thread_per_device = true}}) {
+    PipelineSpec spec{.devices = {0, 1}, .accumulation = 4};
+    EXPECT_EQ(message_of(spec, {.what = "backward 1", .step = 7}, options),
+              "injected\n  in op backward, captured at model.py:3, on device 1, stage 1, micro-batch 7");
+    EXPECT_EQ(message_of(spec, {.what = "update 0", .step = 3}, options),
+              "injected\n  in op update, captured at model.py:3, on device 0, in the update after micro-batch 3");
+    spec.replicas = 3;
+    EXPECT_EQ(message_of(spec, {.what = "forward 0", .step = 2, .replica = 2}, options),
+              "injected\n  in op forward, captured at model.py:3, on device 0, stage 0, micro-batch 2, replica 2");
+  }
 }
 
 TEST(Faults, InAnUpdateLeaveReplicasEqual) {
   Fault fault{.what = "update 1", .step = 0, .replica = 2};
   PipelineSpec spec{.devices = {0, 1}, .replicas = 4, .weight_grouping = {.returns_all = true}, .hook = fault};
-  Executor executor(pipeline_program(spec));
-  EXPECT_THROW(run_all(executor, chain_inputs(4), 1), DeviceError);
-  for (const char* name : {"w0", "w1"}) {
-    V all = read(executor, name, 4 * kWidth);
-    V first(all.begin(), all.begin() + kWidth);
-    for (int r = 1; r < 4; ++r) {
-      EXPECT_EQ(V(all.begin() + r * kWidth, all.begin() + (r + 1) * kWidth), first) << name << " of replica " << r;
+  for (ExecutorOptions options : {ExecutorOptions{}, {.num_threads = 1}, {.thread_per_device = true}}) {
+    Executor executor(pipeline_program(spec), options);
+    EXPECT_THROW(run_all(executor, chain_inputs(4), 1), DeviceError);
+    for (const char* name : {"w0", "w1"}) {
+      V all = read(executor, name, 4 * kWidth);
+      V first(all.begin(), all.begin() + kWidth);
+      for (int r = 1; r < 4; ++r) {
+        EXPECT_EQ(V(all.begin() + r * kWidth, all.begin() + (r + 1) * kWidth), first) << name << " of replica " << r;
+      }
     }
   }
 }
 
-TEST(Faults, InterruptionStopsAllWorkersBetweenUpdates) {
+void expect_interruption_between_updates(ExecutorOptions options) {
   PipelineSpec spec{.devices = {0, 1, 2}, .accumulation = 2, .replicas = 2};
   spec.hook = [](const std::string&, const StepContext&) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   };
-  Executor executor(pipeline_program(spec));
+  Executor executor(pipeline_program(spec), options);
   std::int64_t iterations = 100000;
   V x = chain_inputs(iterations * 2 * 2), y(kWidth * 2);
   int asked = 0;
@@ -190,6 +200,12 @@ TEST(Faults, InterruptionStopsAllWorkersBetweenUpdates) {
   for (std::size_t s = 0; s < 3; ++s) EXPECT_EQ(read(executor, fmt::format("w{}", s)), expected.weight(0, s));
 }
 
+TEST(Faults, InterruptionStopsAllDevicesBetweenUpdates) {
+  expect_interruption_between_updates({});
+  expect_interruption_between_updates({.num_threads = 1});
+  expect_interruption_between_updates({.thread_per_device = true});
+}
+
 TEST(Faults, AnErrorOfTheQuestionWhetherToStopStopsTheRun) {
   PipelineSpec spec{.devices = {0, 1}};
   spec.hook = [](const std::string&, const StepContext&) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
@@ -207,8 +223,10 @@ TEST(Faults, WhatIsNotAnExceptionPassesThrough) {
   spec.hook = [](const std::string& what, const StepContext&) {
     if (what == "forward 1") throw 5;
   };
-  Executor executor(pipeline_program(spec));
-  EXPECT_THROW(run_all(executor, chain_inputs(2), 2), int);
+  for (bool thread_per_device : {false, true}) {
+    Executor executor(pipeline_program(spec), {.thread_per_device = thread_per_device});
+    EXPECT_THROW(run_all(executor, chain_inputs(2), 2), int);
+  }
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ std::vector<std::size_t> one_device_each(std::size_t stages) {
   return devices;
 }
 
-void expect_equals_plain_loop(const PipelineSpec& spec, std::int64_t iterations, ExecutorOptions options = {}) {
+void expect_equals_plain_loop(const PipelineSpec& spec, std::int64_t iterations, ExecutorOptions options) {
   Executor executor(pipeline_program(spec), options);
   PlainChain plain(spec);
   for (int call = 0; call < 3; ++call) {
@@ -26,6 +26,13 @@ void expect_equals_plain_loop(const PipelineSpec& spec, std::int64_t iterations,
     }
   }
   EXPECT_EQ(executor.step(), static_cast<std::uint64_t>(3 * iterations * spec.accumulation));
+}
+
+// Whichever threads run the devices.
+void expect_equals_plain_loop(const PipelineSpec& spec, std::int64_t iterations) {
+  expect_equals_plain_loop(spec, iterations, {});
+  expect_equals_plain_loop(spec, iterations, {.num_threads = 1});
+  expect_equals_plain_loop(spec, iterations, {.thread_per_device = true});
 }
 
 TEST(Pipeline, TrainsAsAPlainLoopDoes) {
@@ -51,10 +58,6 @@ TEST(Pipeline, MayRevisitDevices) {
     expect_equals_plain_loop({.devices = devices, .accumulation = 7}, 2);
     expect_equals_plain_loop({.devices = devices, .training = false}, 9);
   }
-}
-
-TEST(Pipeline, GivesTheSameOnOneThread) {
-  expect_equals_plain_loop({.devices = {0, 1}, .accumulation = 4}, 2, {.num_threads = 1});
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ namespace {
 
 using Kind = ReplicaGrouping::Kind;
 
-void expect_equals_plain_loop(const PipelineSpec& spec, std::int64_t iterations) {
-  Executor executor(pipeline_program(spec));
+void expect_equals_plain_loop(const PipelineSpec& spec, std::int64_t iterations, ExecutorOptions options) {
+  Executor executor(pipeline_program(spec), options);
   PlainChain plain(spec);
   auto groups = static_cast<std::int64_t>(spec.input_grouping.num_groups(spec.replicas));
   for (int call = 0; call < 2; ++call) {
@@ -31,6 +31,13 @@ void expect_equals_plain_loop(const PipelineSpec& spec, std::int64_t iterations)
     }
     EXPECT_EQ(read(executor, name, values * kWidth), expected) << name;
   }
+}
+
+// Whichever threads run them.
+void expect_equals_plain_loop(const PipelineSpec& spec, std::int64_t iterations) {
+  expect_equals_plain_loop(spec, iterations, {});
+  expect_equals_plain_loop(spec, iterations, {.num_threads = 1});
+  expect_equals_plain_loop(spec, iterations, {.thread_per_device = true});
 }
 
 TEST(Replicas, TrainWithEveryGroupingOfWeightsAndInputs) {
@@ -164,9 +171,9 @@ std::shared_ptr<Program> sharded_program(std::size_t replicas) {
   return program;
 }
 
-TEST(Replicas, GatherTheShardsOfOthersOnAllDevices) {
+void expect_gathered_shards(ExecutorOptions options) {
   for (std::size_t replicas : {1, 2, 4, 7}) {  // 20 elements over 7 replicas: the last has 2, not 3
-    Executor executor(sharded_program(replicas));
+    Executor executor(sharded_program(replicas), options);
     V state(kWidth, 0.25f);
     write(executor, "state", state);
     EXPECT_EQ(read(executor, "state"), state);
@@ -187,6 +194,12 @@ TEST(Replicas, GatherTheShardsOfOthersOnAllDevices) {
     EXPECT_EQ(read(executor, "w"), w);
     EXPECT_EQ(read(executor, "state"), state);
   }
+}
+
+TEST(Replicas, GatherTheShardsOfOthersOnAllDevices) {
+  expect_gathered_shards({});
+  expect_gathered_shards({.num_threads = 1});
+  expect_gathered_shards({.thread_per_device = true});
 }
 
 TEST(Replicas, RefuseShardsOfWhatTheyDoNotShare) {

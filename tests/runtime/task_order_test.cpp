@@ -99,6 +99,23 @@ TEST(TaskOrder, PrefersTheOldestMicroBatchThenTheLaterTask) {
   EXPECT_EQ(order_tasks(tasks, 1, 2)[0], (std::vector<TaskRun>{{1, 0}, {0, 0}, {1, 1}, {0, 1}}));
 }
 
+// Devices 0 and 1 share a crew: it finishes a micro-batch before it begins the next, and leaves none waiting for ever.
+TEST(TaskOrder, InterleavesTheDevicesOfACrew) {
+  auto program = pipeline_program({.devices = {0, 1, 2}, .accumulation = 4});
+  TaskOrder alone = order_tasks(program->step, {0, 0, 0}, 2);
+  ASSERT_EQ(alone.size(), 1u);
+  EXPECT_EQ(alone[0],
+            (std::vector<TaskRun>{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}}));
+  TaskOrder two = order_tasks(program->step, {0, 0, 1}, 4);
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[0].size(), 4u * 4u);
+  EXPECT_EQ(two[1].size(), 4u);
+  std::vector<std::int64_t> next(program->step.size());
+  for (const auto& runs : two) {
+    for (const TaskRun& run : runs) EXPECT_EQ(run.round, next[run.task]++);
+  }
+}
+
 TEST(TaskOrder, RunsOneTaskAfterTheOtherWhenALaneHoldsOneMicroBatch) {
   std::vector<Task> tasks(2);
   tasks[1].device = 1;

@@ -62,6 +62,10 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual std::size_t workspace_bytes() const { return 0; }
+  // Whether run() calls code that is not ours, which may start threads: it then gets the cpus of the whole process.
+  virtual bool calls_host() const { return false; }
+  // Makes whatever `num_threads` threads need to run the kernel at the same time, so that run() allocates nothing.
+  virtual void reserve(std::size_t num_threads) const { static_cast<void>(num_threads); }
   virtual void run(const KernelArgs& args) const = 0;
 };
 

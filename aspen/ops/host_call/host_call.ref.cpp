@@ -8,6 +8,7 @@ namespace {
 class HostCallKernel final : public Kernel {
  public:
   explicit HostCallKernel(std::shared_ptr<HostFunction> function) : function_(std::move(function)) {}
+  bool calls_host() const override { return true; }
   void run(const KernelArgs& args) const override { function_->run(args.inputs, args.outputs); }
 
  private:

@@ -1,0 +1,105 @@
+#include "aspen/runtime/crew.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "aspen/base/error.h"
+
+namespace aspen {
+namespace {
+
+// Per replica the worker of each task; nullptr for those of other crews.
+std::vector<std::vector<Worker*>> by_task(const std::vector<std::vector<Worker*>>& workers,
+                                          const std::vector<Task>& tasks) {
+  std::vector<std::vector<Worker*>> result;
+  for (const auto& of_replica : workers) {
+    auto& found = result.emplace_back(tasks.size(), nullptr);
+    for (std::size_t task = 0; task < tasks.size(); ++task) {
+      auto is_its = [&](const Worker* worker) { return worker->device() == tasks[task].device; };
+      auto worker = std::find_if(of_replica.begin(), of_replica.end(), is_its);
+      if (worker != of_replica.end()) found[task] = *worker;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Crew::Crew(const Program& program, std::size_t number, std::vector<std::vector<Worker*>> workers, RunControl* control,
+           const std::vector<Reduction>& reductions)
+    : number_(number), workers_(std::move(workers)), step_workers_(by_task(workers_, program.step)),
+      update_workers_(by_task(workers_, program.update)), control_(control), reductions_(reductions) {
+  auto is_reduced = [](const ProgramVariable& variable) { return variable.reduced; };
+  bool any_reduced = std::any_of(program.variables.begin(), program.variables.end(), is_reduced);
+  has_cycle_end_ = computes() && (!program.update.empty() || any_reduced);
+}
+
+void Crew::set_thread(const WorkerThread& thread) {
+  patience_ = thread.patience;
+  for_each_worker([&](Worker& worker) { worker.set_thread(thread); });
+}
+
+bool Crew::computes() const {
+  bool any = false;
+  for_each_worker([&](const Worker& worker) { any = any || worker.computes(); });
+  return any;
+}
+
+void Crew::run_with_others(const RunPlan& plan) noexcept {
+  try {
+    run(plan);
+  } catch (const Stopped&) {
+  } catch (...) {
+    if (is_updating_) {
+      control_->stop_everything(std::current_exception());
+    } else {
+      control_->stop_steps(std::current_exception());
+    }
+  }
+}
+
+void Crew::run(const RunPlan& plan) {
+  is_updating_ = false;
+  for_each_worker([&](Worker& worker) { worker.begin(plan); });
+  last_asked_ = Clock::now();
+  for (std::int64_t cycle = 0; cycle < plan.cycles; ++cycle) {
+    for (const auto& worker_of : step_workers_) {
+      for (const TaskRun& next : (*plan.step_order)[number_]) {
+        worker_of[next.task]->run_step(next.task, cycle * plan.rounds + next.round);
+        if (control_ == nullptr) ask_to_stop(plan);
+      }
+    }
+    if (has_cycle_end_) finish_cycle(plan, cycle);
+  }
+}
+
+void Crew::finish_cycle(const RunPlan& plan, std::int64_t cycle) {
+  meet_before_update();
+  is_updating_ = true;
+  for (const auto& worker_of : update_workers_) {
+    for (const TaskRun& next : (*plan.update_order)[number_]) worker_of[next.task]->run_update(next.task, cycle);
+  }
+  for_each_worker([&](Worker& worker) { worker.refresh(cycle); });
+  for_each_worker([&](const Worker& worker) { worker.await_refreshes(cycle); });
+  is_updating_ = false;
+}
+
+void Crew::meet_before_update() {
+  Clock::duration adding{};
+  if (control_ != nullptr) {
+    adding = control_->meet_before_update(patience_);
+  } else if (!reductions_.empty()) {
+    auto start = Clock::now();
+    for (const Reduction& reduction : reductions_) aspen::run(reduction);
+    adding = Clock::now() - start;
+  }
+  for_each_worker([&](Worker& worker) { worker.add_exchange(adding); });
+}
+
+void Crew::ask_to_stop(const RunPlan& plan) {
+  if (!plan.request->should_stop || Clock::now() - last_asked_ < kStopInterval) return;
+  if (plan.request->should_stop()) throw Interrupted();
+  last_asked_ = Clock::now();
+}
+
+}  // namespace aspen

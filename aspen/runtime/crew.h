@@ -1,0 +1,55 @@
+// A crew: the workers that share a thread. Runs their tasks in the order found beforehand, meets the other crews before
+// a weight update, and tells them of an error. The executor makes one per thread, or a single one that runs on the
+// thread of the caller.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "aspen/runtime/worker.h"
+
+namespace aspen {
+
+class Crew {
+ public:
+  // `number` among the groups of devices of the plan. workers: by replica of the crew, then those of its devices.
+  // control: nullptr if this is the only crew; it then does all the reductions itself.
+  Crew(const Program& program, std::size_t number, std::vector<std::vector<Worker*>> workers, RunControl* control,
+       const std::vector<Reduction>& reductions);
+
+  void set_thread(const WorkerThread& thread);
+  bool computes() const;
+
+  // As the only crew: throws the error of an op, or Interrupted.
+  void run(const RunPlan& plan);
+  // As one of several.
+  void run_with_others(const RunPlan& plan) noexcept;
+  // Whether the last run ended inside an update.
+  bool is_updating() const { return is_updating_; }
+
+ private:
+  using Clock = Worker::Clock;
+
+  void finish_cycle(const RunPlan& plan, std::int64_t cycle);
+  void meet_before_update();
+  void ask_to_stop(const RunPlan& plan);
+  template <class F>
+  void for_each_worker(const F& call) const {
+    for (const auto& replica : workers_) {
+      for (Worker* worker : replica) call(*worker);
+    }
+  }
+
+  std::size_t number_;
+  std::vector<std::vector<Worker*>> workers_;
+  std::vector<std::vector<Worker*>> step_workers_, update_workers_;  // per replica of the crew: by task of the program
+  RunControl* control_;
+  const std::vector<Reduction>& reductions_;
+  std::chrono::microseconds patience_{0};
+  bool has_cycle_end_ = false;
+
+  bool is_updating_ = false;
+  Clock::time_point last_asked_;
+};
+
+}  // namespace aspen
