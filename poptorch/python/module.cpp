@@ -106,10 +106,17 @@ void add_grouped_parameter(Model& model, const std::string& name, const at::Tens
   model.add_grouped_parameter(name, tensor, seen, replica_grouping(grouping));
 }
 
+// A call that may have to wait for a run in another thread, which needs the interpreter to ask for signals.
+template <class Call>
+auto without_gil(const Call& call) {
+  py::gil_scoped_release no_gil;
+  return call();
+}
+
 // For tests and benchmarks: one dictionary per replica and device.
 py::list times(const Model& model) {
   py::list list;
-  for (const aspen::DeviceTime& time : model.times()) {
+  for (const aspen::DeviceTime& time : without_gil([&] { return model.times(); })) {
     py::list tasks;
     for (const auto& task : time.tasks) {
       tasks.append(
@@ -123,7 +130,7 @@ py::list times(const Model& model) {
 
 py::list memory(const Model& model) {
   py::list list;
-  for (const aspen::DeviceMemory& bytes : model.memory()) {
+  for (const aspen::DeviceMemory& bytes : without_gil([&] { return model.memory(); })) {
     list.append(py::dict(
         py::arg("replica") = bytes.replica, py::arg("device") = bytes.device, py::arg("planned") = bytes.planned,
         py::arg("measured") = bytes.measured, py::arg("planned_host") = bytes.planned_host,
@@ -136,6 +143,7 @@ py::list memory(const Model& model) {
 }
 
 void bind_model(py::module_& module) {
+  using Unlocked = py::call_guard<py::gil_scoped_release>;  // for what may wait for a run in another thread
   py::class_<Model>(module, "Model")
       .def(py::init<bool>(), py::arg("training"))
       .def("add_tensor", &Model::add_tensor, py::arg("name"), py::arg("tensor"), py::arg("is_parameter"))
@@ -149,19 +157,20 @@ void bind_model(py::module_& module) {
       .def("attach", &Model::attach)
       .def("detach", &Model::detach)
       .def("is_attached", &Model::is_attached)
-      .def("upload_weights", &upload_weights, py::arg("keeps_private") = false)
-      .def("upload_tensor", &Model::upload_tensor, py::arg("name"))
-      .def("download_weights", &Model::download_weights)
-      .def("download_written", &Model::download_written)
-      .def("set_settings", &Model::set_settings, py::arg("group"), py::arg("values"))
-      .def("set_parameter_settings", &Model::set_parameter_settings, py::arg("parameter"), py::arg("values"))
+      .def("upload_weights", &upload_weights, py::arg("keeps_private") = false, Unlocked())
+      .def("upload_tensor", &Model::upload_tensor, py::arg("name"), Unlocked())
+      .def("download_weights", &Model::download_weights, Unlocked())
+      .def("download_written", &Model::download_written, Unlocked())
+      .def("set_settings", &Model::set_settings, py::arg("group"), py::arg("values"), Unlocked())
+      .def("set_parameter_settings", &Model::set_parameter_settings, py::arg("parameter"), py::arg("values"),
+           Unlocked())
       .def("state_names", &Model::state_names)
-      .def("read_state", &Model::read_state, py::arg("name"))
-      .def("write_state", &Model::write_state, py::arg("name"), py::arg("tensor"))
+      .def("read_state", &Model::read_state, py::arg("name"), Unlocked())
+      .def("write_state", &Model::write_state, py::arg("name"), py::arg("tensor"), Unlocked())
       .def("run", &run, py::arg("inputs"), py::arg("device_iterations"), py::arg("gradient_accumulation"),
            py::arg("modes"))
-      .def("random_state", &Model::random_state)
-      .def("set_random_state", &Model::set_random_state, py::arg("seed"), py::arg("step"))
+      .def("random_state", &Model::random_state, Unlocked())
+      .def("set_random_state", &Model::set_random_state, py::arg("seed"), py::arg("step"), Unlocked())
       .def("tensor_names", &Model::tensor_names)
       .def("graph_text", &Model::graph_text)
       .def("times", &times)

@@ -308,3 +308,26 @@ def test_other_threads_do_not_run_on_the_device_during_a_capture():
     assert inside == [True] and outside == [False, 3.0, [1.0, 1.0]]
     assert not any("other" in name for name in executor.getTensorNames())
     assert not poptorch.isRunningOnIpu()
+
+
+def test_weights_are_read_while_another_thread_runs():
+    # A run asks the interpreter for signals every 20 ms; who waits for it must not hold the interpreter.
+    model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(8)))
+    options = poptorch.Options().showCompilationProgressBar(False).deviceIterations(300)
+    executor = poptorch.inferenceModel(model, options)
+    x = torch.randn(300, 256)
+    executor.compile(x)
+    core, running = executor._core, threading.Event()
+
+    def run():
+        running.set()
+        executor(x)
+
+    def read():
+        running.wait()
+        for _ in range(20):
+            core.download_weights()
+            core.random_state()
+            core.times()
+
+    _in_threads([run, read, read])
