@@ -1,4 +1,5 @@
-"""How training speeds up with devices: a transformer on one device, pipelined over two, and in two replicas.
+"""How training speeds up with devices: a transformer on one device, pipelined over two, and in two replicas. And what
+devices cost that cannot speed anything up: sixteen that take turns, and two tiny stages of a pipeline on a busy machine.
 `./dev bench scale`
 
 All run in one process and take turns, so that a busy machine slows them alike; the best turn of each counts. One device
@@ -7,9 +8,15 @@ has one thread; two devices and two replicas have one each. Samples per second a
 A pipeline fills and drains once per weight update. With stages that take t_1 .. t_n per micro-batch and G micro-batches,
 an update takes at least T = t_1 + .. + t_n + (G - 1) max t, and device i waits for T - G t_i of it. That share is
 printed beside the share the devices measured.
+
+The small models are chains of layers. Their ratios are times over the time of one device, the median of many turns: the
+load of a machine comes and goes.
 """
 import argparse
+import contextlib
 import os
+import statistics
+import subprocess
 import sys
 import time
 
@@ -21,6 +28,9 @@ import poptorch
 LAYERS, WIDTH, HEADS, BATCH, LENGTH, ACCUMULATION, WORDS = 4, 256, 4, 8, 128, 16, 1000
 TURNS = 5
 TARGETS = {"two devices": 1.6, "two replicas": 1.7}
+SMALL_TURNS, SMALL_CALLS = 31, 20
+TURN_DEVICES, TURN_LIMIT = 16, 1.2  # time of devices that take turns over that of one device
+TINY_LIMIT, BUSY_PROCESSES = 1.5, 2  # the same of a pipeline of two tiny stages, while others are busy
 
 
 class Transformer(nn.Module):
@@ -74,6 +84,83 @@ class Contender:
             self.rate, self.times = rate, self.trainer._core.times()
 
 
+class Chain(nn.Module):
+    """Layers of one width, the same number of them on every device."""
+
+    def __init__(self, layers, width, devices):
+        super().__init__()
+        self.per_device = layers // devices
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
+
+    def forward(self, x, target):
+        for number, layer in enumerate(self.layers):
+            if number % self.per_device == 0:
+                poptorch.Block.start(f"block {number}", ipu_id=number // self.per_device)
+            x = torch.relu(layer(x))
+        return x, nn.functional.mse_loss(x, target)
+
+
+class SmallContender:
+    """Trains a chain and keeps the time of every turn."""
+
+    def __init__(self, layers, width, batch, devices, strategy):
+        torch.manual_seed(0)
+        model = Chain(layers, width, devices)
+        options = poptorch.Options().showCompilationProgressBar(False).setExecutionStrategy(strategy)
+        options.Training.gradientAccumulation(ACCUMULATION)
+        options._Popart.set("autoRecomputation", 0)
+        self.batch = (torch.randn(ACCUMULATION * batch, width), torch.randn(ACCUMULATION * batch, width))
+        self.trainer = poptorch.trainingModel(model, options, optimizer=poptorch.optim.SGD(model.parameters(), lr=0.01))
+        self.trainer(*self.batch)
+        self.times = []
+
+    def turn(self):
+        begin = time.perf_counter()
+        for _ in range(SMALL_CALLS):
+            self.trainer(*self.batch)
+        self.times.append((time.perf_counter() - begin) / SMALL_CALLS)
+
+    @property
+    def median(self):
+        return statistics.median(self.times)
+
+
+@contextlib.contextmanager
+def busy_machine(processes):
+    """Others that want the cpus all the time."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def cost_of_devices(title, alone, many, limit):
+    """Compares two contenders turn by turn. Returns what was missed."""
+    for _ in range(SMALL_TURNS):
+        alone.turn()
+        many.turn()
+    ratio = many.median / alone.median
+    verdict = "PASS" if ratio <= limit else "FAIL"
+    print(f"{title}: {1e6 * many.median:.0f} us per call, one device {1e6 * alone.median:.0f} us: ratio {ratio:.2f}, "
+          f"at most {limit}: {verdict}")
+    return [] if ratio <= limit else [f"{title}: {ratio:.2f} of {limit}"]
+
+
+def small_models():
+    """What devices cost where they gain nothing."""
+    os.environ.pop("ASPEN_NUM_THREADS", None)
+    sharded, pipelined = poptorch.ShardedExecution, poptorch.PipelinedExecution
+    one, many = (SmallContender(TURN_DEVICES, 64, 16, devices, sharded()) for devices in (1, TURN_DEVICES))
+    missed = cost_of_devices(f"{TURN_DEVICES} devices taking turns", one, many, TURN_LIMIT)
+    one, many = (SmallContender(2, 16, 4, devices, pipelined()) for devices in (1, 2))
+    with busy_machine(BUSY_PROCESSES):
+        missed += cost_of_devices(f"two tiny stages beside {BUSY_PROCESSES} busy processes", one, many, TINY_LIMIT)
+    return missed
+
+
 def print_waits(times):
     """Share of time each device of a pipeline waited, beside what filling and draining predict. Returns how far the
     share of all devices together is off, relative to the prediction."""
@@ -88,10 +175,8 @@ def print_waits(times):
     return abs(sum(measured) / sum(predicted) - 1)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cut", type=int, default=LAYERS // 2, help="first layer on the second device")
-    cut = parser.parse_args().cut
+def large_model(cut):
+    """What devices gain. Returns what was missed."""
     contenders = {
         "one device, one thread": Contender(threads=1),
         "two devices": Contender(threads=2, cut=cut),
@@ -113,6 +198,17 @@ def main():
             missed.append(f"{title}: {ratio:.2f} of {TARGETS[title]}")
         if title == "two devices" and (off := print_waits(contender.times)) > 0.1:
             missed.append(f"the time spent waiting is {100 * off:.0f} % off the arithmetic of filling and draining")
+    return missed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cut", type=int, default=LAYERS // 2, help="first layer on the second device")
+    parser.add_argument("--small", action="store_true", help="only the small models")
+    arguments = parser.parse_args()
+    missed = small_models()
+    if not arguments.small:
+        missed += large_model(arguments.cut)
     print("targets: " + ("reached" if not missed else "missed: " + "; ".join(missed)))
     return bool(missed)
 
