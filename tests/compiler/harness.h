@@ -25,7 +25,8 @@ class Session {
   explicit Session(const std::string& text, const CompileOptions& options = {})
       : graph_(parse_graph(text)), accumulation_(options.gradient_accumulation) {
     program_ = compile(*graph_, options, reference());
-    executor_ = std::make_unique<Executor>(program_);
+    // A missing wait shows only between threads.
+    executor_ = std::make_unique<Executor>(program_, ExecutorOptions{.thread_per_device = true});
   }
 
   Graph& graph() { return *graph_; }

@@ -51,7 +51,7 @@ Outcome run(bool is_overlapped, CompileOptions options) {
   if (options.training) options.optimizer = {.kind = "sgd", .groups = {{.parameters = {"w0", "w1"}}}};
   auto graph = parse_graph(two_devices(is_overlapped));
   std::shared_ptr<Program> program = compile(*graph, options, reference());
-  Executor executor(program);
+  Executor executor(program, {.thread_per_device = true});
   auto write = [&](const std::string& name, const std::vector<float>& values) {
     executor.write_variable(name, std::as_bytes(std::span(values)));
   };

@@ -100,7 +100,7 @@ Outcome train(std::uint32_t seed, const Way& way) {
   options.optimizer.kind = "adam";
   options.optimizer.groups.push_back({.parameters = network.parameters()});
   std::shared_ptr<Program> program = compile(network.graph(), options, reference());
-  Executor executor(program);
+  Executor executor(program, {.thread_per_device = true});
 
   std::mt19937 random(seed + 1);
   auto draw = [&](std::int64_t count) {
