@@ -6,16 +6,14 @@
 #include <omp.h>
 #endif
 
+#include <mutex>
+#include <utility>
+
 #include "aspen/backends/cpu/isa.h"
 #include "aspen/base/error.h"
 
 namespace aspen::onednn {
 namespace {
-
-const dnnl::stream& stream() {
-  thread_local const dnnl::stream stream(engine());
-  return stream;
-}
 
 // oneDNN chooses instructions by itself; SSE4.1 is the least it can be held to.
 dnnl::cpu_isa most_for(Isa cap) {
@@ -81,29 +79,96 @@ Desc strided(const Dims& dims, const Dims& strides) { return Desc(dims, kF32, st
 
 Desc any_layout(const Dims& dims) { return Desc(dims, kF32, Tag::any); }
 
-Primitive Primitive::reorder(const Desc& from, const Desc& to) {
-  dnnl::reorder::primitive_desc desc(engine(), from, engine(), to, attributes());
-  return Primitive(dnnl::reorder(desc), desc.scratchpad_desc().get_size());
+// Objects of oneDNN that hold the pointers of a run. A run borrows one for as long as it takes; kept under a lock, as
+// it is short and a run is not.
+class Primitive::Bindings {
+ public:
+  struct Binding {
+    std::vector<dnnl::memory> memories;
+    std::vector<dnnl_exec_arg_t> arguments;
+    dnnl::stream stream{engine()};
+  };
+
+  explicit Bindings(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {}
+
+  std::size_t num_parameters() const { return parameters_.size(); }
+
+  void reserve(std::size_t count) {
+    std::lock_guard lock(mutex_);
+    while (num_made_ < count) free_.push_back(make());
+  }
+
+  std::unique_ptr<Binding> borrow() {
+    std::lock_guard lock(mutex_);
+    if (free_.empty()) return make();
+    std::unique_ptr<Binding> binding = std::move(free_.back());
+    free_.pop_back();
+    return binding;
+  }
+
+  void give_back(std::unique_ptr<Binding> binding) {
+    std::lock_guard lock(mutex_);
+    free_.push_back(std::move(binding));
+  }
+
+ private:
+  std::unique_ptr<Binding> make() {
+    auto binding = std::make_unique<Binding>();
+    for (const Parameter& parameter : parameters_) {
+      binding->memories.push_back(dnnl::memory(parameter.desc, engine(), DNNL_MEMORY_NONE));
+      binding->arguments.push_back({parameter.index, binding->memories.back().get()});
+    }
+    free_.reserve(++num_made_);  // room for all, so that giving back allocates nothing
+    return binding;
+  }
+
+  std::vector<Parameter> parameters_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Binding>> free_;
+  std::size_t num_made_ = 0;
+};
+
+void Primitive::Delete::operator()(Bindings* bindings) const { delete bindings; }
+
+Primitive::Primitive(dnnl::primitive primitive, std::size_t scratch_bytes, const std::vector<Parameter>& parameters)
+    : primitive_(std::move(primitive)), scratch_bytes_(scratch_bytes) {
+  std::vector<Parameter> all = parameters;
+  if (scratch_bytes > 0) {
+    all.push_back(
+        {DNNL_ARG_SCRATCHPAD, Desc({static_cast<dnnl_dim_t>(scratch_bytes)}, dnnl::memory::data_type::u8, Tag::x)});
+  }
+  bindings_.reset(new Bindings(std::move(all)));
 }
 
-void Primitive::run(std::initializer_list<Argument> arguments, void* scratch) const {
-  OneThread one_thread;
-  constexpr std::size_t kMost = 8;
-  if (arguments.size() + 1 > kMost) throw InternalError("{} arguments for one primitive", arguments.size());
-  dnnl::memory memories[kMost];
-  dnnl_exec_arg_t bound[kMost];
-  int count = 0;
-  auto bind = [&](int index, const Desc& desc, void* data) {
-    memories[count] = dnnl::memory(desc, engine(), data);
-    bound[count] = {index, memories[count].get()};
-    ++count;
-  };
-  for (const Argument& argument : arguments) bind(argument.index, argument.desc, argument.data);
-  if (scratch_bytes_ > 0) {
-    bind(DNNL_ARG_SCRATCHPAD, Desc({static_cast<dnnl_dim_t>(scratch_bytes_)}, dnnl::memory::data_type::u8, Tag::x),
-         scratch);
+Primitive Primitive::reorder(const Desc& from, const Desc& to) {
+  dnnl::reorder::primitive_desc desc(engine(), from, engine(), to, attributes());
+  return Primitive(dnnl::reorder(desc), desc.scratchpad_desc().get_size(), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+void Primitive::reserve(std::size_t num_runs) const {
+  if (bindings_ != nullptr) bindings_->reserve(num_runs);
+}
+
+void Primitive::run(std::initializer_list<const void*> data, void* scratch) const {
+  std::size_t given = data.size() + (scratch_bytes_ > 0 ? 1 : 0);
+  if (given != bindings_->num_parameters()) {
+    throw InternalError("{} arguments for a primitive with {}", given, bindings_->num_parameters());
   }
-  dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), stream().get(), count, bound);
+  OneThread one_thread;
+  auto binding = bindings_->borrow();
+  auto memory = binding->memories.begin();
+  dnnl_status_t status = dnnl_success;
+  auto bind = [&](const void* pointer) {
+    if (status == dnnl_success) status = dnnl_memory_set_data_handle(memory->get(), const_cast<void*>(pointer));
+    ++memory;
+  };
+  for (const void* pointer : data) bind(pointer);
+  if (scratch_bytes_ > 0) bind(scratch);
+  if (status == dnnl_success) {
+    status = dnnl_primitive_execute(primitive_.get(), binding->stream.get(), static_cast<int>(given),
+                                    binding->arguments.data());
+  }
+  bindings_->give_back(std::move(binding));
   if (status != dnnl_success)
     throw InternalError("oneDNN could not run a primitive: status {}", static_cast<int>(status));
 }

@@ -1,10 +1,12 @@
 // What the kernels share of oneDNN: the engine, a primitive on one thread, and its arguments. A primitive is made
 // when a kernel is made; running one binds pointers and executes, with scratch memory from the kernel's workspace, so
-// that several threads may run it at once, each with scratch memory of its own.
+// that several threads may run it at once, each with scratch memory of its own. Nothing is allocated by that but what
+// dnnl_primitive_execute itself takes for a table of its arguments.
 #pragma once
 
 #include <cstddef>
 #include <initializer_list>
+#include <memory>
 #include <vector>
 
 #include <dnnl.hpp>
@@ -45,32 +47,39 @@ Desc plain(const Dims& dims);
 Desc strided(const Dims& dims, const Dims& strides);
 Desc any_layout(const Dims& dims);
 
-struct Argument {
+struct Parameter {
   int index;  // DNNL_ARG_...
   Desc desc;
-  void* data;
 };
 
 // A primitive and what it takes to run it.
 class Primitive {
  public:
   Primitive() = default;
-  Primitive(dnnl::primitive primitive, std::size_t scratch_bytes)
-      : primitive_(std::move(primitive)), scratch_bytes_(scratch_bytes) {}
+  Primitive(dnnl::primitive primitive, std::size_t scratch_bytes, const std::vector<Parameter>& parameters);
 
   template <class Made>
-  static Primitive of(const typename Made::primitive_desc& desc) {
-    return Primitive(Made(desc), desc.scratchpad_desc().get_size());
+  static Primitive of(const typename Made::primitive_desc& desc, const std::vector<Parameter>& parameters) {
+    return Primitive(Made(desc), desc.scratchpad_desc().get_size(), parameters);
   }
   // A copy between layouts.
   static Primitive reorder(const Desc& from, const Desc& to);
 
   std::size_t scratch_bytes() const { return scratch_bytes_; }
-  void run(std::initializer_list<Argument> arguments, void* scratch) const;
+  // Makes what so many runs at the same time need; what is missing is made by the run that misses it.
+  void reserve(std::size_t num_runs) const;
+  // data: per parameter, in the same order.
+  void run(std::initializer_list<const void*> data, void* scratch) const;
 
  private:
+  class Bindings;
+  struct Delete {
+    void operator()(Bindings* bindings) const;
+  };
+
   dnnl::primitive primitive_;
   std::size_t scratch_bytes_ = 0;
+  std::unique_ptr<Bindings, Delete> bindings_;
 };
 
 // Hands out aligned pieces of a workspace; on a null base it only counts.

@@ -32,6 +32,8 @@ class WidenedKernel final : public Kernel {
   }
 
   std::size_t workspace_bytes() const override { return converted_bytes_ + kernel_->workspace_bytes(); }
+  bool calls_host() const override { return kernel_->calls_host(); }
+  void reserve(std::size_t num_threads) const override { kernel_->reserve(num_threads); }
 
   void run(const KernelArgs& args) const override {
     std::array<const void*, kMostPorts> inputs;

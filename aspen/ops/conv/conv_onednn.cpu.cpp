@@ -74,7 +74,7 @@ class ConvPrimitive {
       Desc held_bias = onednn::plain({g.y[1]});
       if (bias) inputs_.emplace_back(DNNL_ARG_BIAS, held_bias, held_bias, false);
       result_ = Operand(DNNL_ARG_DST, held_y, forward.dst_desc(), true);
-      primitive_ = Primitive::of<dnnl::convolution_forward>(forward);
+      primitive_ = Primitive::of<dnnl::convolution_forward>(forward, parameters());
     } else if (pass == ConvPass::kInputGrad) {
       dnnl::convolution_backward_data::primitive_desc desc(
           {algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding}, onednn::attributes(), onednn::engine(),
@@ -82,7 +82,7 @@ class ConvPrimitive {
       inputs_.emplace_back(DNNL_ARG_DIFF_DST, held_y, desc.diff_dst_desc(), false);
       inputs_.emplace_back(DNNL_ARG_WEIGHTS, held_w, desc.weights_desc(), false);
       result_ = Operand(DNNL_ARG_DIFF_SRC, held_x, desc.diff_src_desc(), true);
-      primitive_ = Primitive::of<dnnl::convolution_backward_data>(desc);
+      primitive_ = Primitive::of<dnnl::convolution_backward_data>(desc, parameters());
     } else {
       dnnl::convolution_backward_weights::primitive_desc desc(
           {algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding}, onednn::attributes(), onednn::engine(),
@@ -90,7 +90,7 @@ class ConvPrimitive {
       inputs_.emplace_back(DNNL_ARG_SRC, held_x, desc.src_desc(), false);
       inputs_.emplace_back(DNNL_ARG_DIFF_DST, held_y, desc.diff_dst_desc(), false);
       result_ = Operand(DNNL_ARG_DIFF_WEIGHTS, held_w, desc.diff_weights_desc(), true);
-      primitive_ = Primitive::of<dnnl::convolution_backward_weights>(desc);
+      primitive_ = Primitive::of<dnnl::convolution_backward_weights>(desc, parameters());
     }
     scratch_bytes_ = std::max(primitive_.scratch_bytes(), result_.reorder.scratch_bytes());
     for (const Operand& input : inputs_) scratch_bytes_ = std::max(scratch_bytes_, input.reorder.scratch_bytes());
@@ -102,29 +102,32 @@ class ConvPrimitive {
   std::size_t copy_bytes(std::size_t input) const { return bytes_of_copy(inputs_[input]); }
   std::size_t result_copy_bytes() const { return bytes_of_copy(result_); }
 
+  void reserve(std::size_t num_threads) const {
+    for (const Operand& input : inputs_) input.reorder.reserve(num_threads);
+    result_.reorder.reserve(num_threads);
+    primitive_.reserve(num_threads);
+  }
+
   void copy_input(std::size_t input, const void* held, void* copy, void* scratch) const {
-    const Operand& operand = inputs_[input];
-    operand.reorder.run({{DNNL_ARG_FROM, operand.held, const_cast<void*>(held)}, {DNNL_ARG_TO, operand.wanted, copy}},
-                        scratch);
+    inputs_[input].reorder.run({held, copy}, scratch);
   }
-  void copy_result(const void* copy, void* held, void* scratch) const {
-    result_.reorder.run({{DNNL_ARG_FROM, result_.wanted, const_cast<void*>(copy)}, {DNNL_ARG_TO, result_.held, held}},
-                        scratch);
-  }
+  void copy_result(const void* copy, void* held, void* scratch) const { result_.reorder.run({copy, held}, scratch); }
   // Operands in the layouts of the primitive.
   void run(const void* const* inputs, void* result, void* scratch) const {
-    auto input = [&](std::size_t i) {
-      return onednn::Argument{inputs_[i].index, inputs_[i].wanted, const_cast<void*>(inputs[i])};
-    };
-    onednn::Argument output{result_.index, result_.wanted, result};
     if (inputs_.size() == 3) {
-      primitive_.run({input(0), input(1), input(2), output}, scratch);
+      primitive_.run({inputs[0], inputs[1], inputs[2], result}, scratch);
     } else {
-      primitive_.run({input(0), input(1), output}, scratch);
+      primitive_.run({inputs[0], inputs[1], result}, scratch);
     }
   }
 
  private:
+  std::vector<onednn::Parameter> parameters() const {
+    std::vector<onednn::Parameter> result;
+    for (const Operand& input : inputs_) result.push_back({input.index, input.wanted});
+    result.push_back({result_.index, result_.wanted});
+    return result;
+  }
   static std::size_t bytes_of_copy(const Operand& operand) { return operand.differs ? operand.wanted.get_size() : 0; }
 
   std::vector<Operand> inputs_;
@@ -199,6 +202,7 @@ class OneDnnConv final : public Kernel {
   }
 
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
+  void reserve(std::size_t num_threads) const override { conv_.reserve(num_threads); }
 
   void run(const KernelArgs& args) const override {
     onednn::Workspace workspace(args.workspace);

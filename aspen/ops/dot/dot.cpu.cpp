@@ -119,8 +119,8 @@ class SmallDot final : public Kernel {
 
 // One chunk as a primitive: the shape of the chunk, the strides of the whole; the result may be dense instead.
 struct OneDnnProduct {
-  onednn::Desc a, b, c;
   onednn::Primitive matmul;
+  std::size_t result_bytes = 0;
 
   OneDnnProduct() = default;
   OneDnnProduct(const DotShape& whole, const DotShape& s, bool dense) {
@@ -132,12 +132,12 @@ struct OneDnnProduct {
     if (s.batch == 1) {  // two dimensions reach kernels that three do not
       for (auto* dims : {&a_dims, &b_dims, &c_dims, &a_strides, &b_strides, &c_strides}) dims->erase(dims->begin());
     }
-    a = onednn::strided(a_dims, a_strides);
-    b = onednn::strided(b_dims, b_strides);
-    c = onednn::strided(c_dims, c_strides);
+    onednn::Desc a = onednn::strided(a_dims, a_strides), b = onednn::strided(b_dims, b_strides);
+    onednn::Desc c = onednn::strided(c_dims, c_strides);
+    result_bytes = c.get_size();
     onednn::OneThread one_thread;
     dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), onednn::attributes(), onednn::engine());
-    matmul = onednn::Primitive::of<dnnl::matmul>(desc);
+    matmul = onednn::Primitive::of<dnnl::matmul>(desc, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
   }
 };
 
@@ -163,6 +163,10 @@ class OneDnnDot final : public Kernel {
   }
 
   std::size_t workspace_bytes() const override { return static_cast<std::size_t>(chunks_.count()) * chunk_bytes_; }
+  void reserve(std::size_t num_threads) const override {
+    product_.matmul.reserve(num_threads);
+    last_.matmul.reserve(num_threads);
+  }
 
   void run(const KernelArgs& args) const override {
     chunks_.for_each(args, [&](const Chunk& chunk, const float* a, const float* b, float* c) {
@@ -171,10 +175,7 @@ class OneDnnDot final : public Kernel {
                                   static_cast<std::size_t>(chunk.index) * chunk_bytes_);
       auto [dense, scratch] = plan(workspace);
       const OneDnnProduct& product = shorter ? last_ : product_;
-      product.matmul.run({{DNNL_ARG_SRC, product.a, const_cast<float*>(a)},
-                          {DNNL_ARG_WEIGHTS, product.b, const_cast<float*>(b)},
-                          {DNNL_ARG_DST, product.c, dense_ ? dense : c}},
-                         scratch);
+      product.matmul.run({a, b, dense_ ? dense : c}, scratch);
       if (!dense_) return;
       std::int64_t rows = chunks_.shape().m, columns = chunk.size();
       for (std::int64_t i = 0; i < rows; ++i) std::copy_n(dense + i * columns, columns, c + i * row_);
@@ -187,7 +188,7 @@ class OneDnnDot final : public Kernel {
     void* scratch;
   };
   ChunkMemory plan(onednn::Workspace& workspace) const {
-    auto* dense = workspace.take<float>(dense_ ? product_.c.get_size() : 0);
+    auto* dense = workspace.take<float>(dense_ ? product_.result_bytes : 0);
     return {dense, workspace.take(std::max(product_.matmul.scratch_bytes(), last_.matmul.scratch_bytes()))};
   }
 
