@@ -61,27 +61,29 @@ void Crew::run_with_others(const RunPlan& plan) noexcept {
 void Crew::run(const RunPlan& plan) {
   is_updating_ = false;
   for_each_worker([&](Worker& worker) { worker.begin(plan); });
-  last_asked_ = Clock::now();
+  auto now = last_asked_ = Clock::now();
   for (std::int64_t cycle = 0; cycle < plan.cycles; ++cycle) {
     for (const auto& worker_of : step_workers_) {
       for (const TaskRun& next : (*plan.step_order)[number_]) {
-        worker_of[next.task]->run_step(next.task, cycle * plan.rounds + next.round);
-        if (control_ == nullptr) ask_to_stop(plan);
+        worker_of[next.task]->run_step(next.task, cycle * plan.rounds + next.round, now);
+        if (control_ == nullptr) ask_to_stop(plan, now);
       }
     }
-    if (has_cycle_end_) finish_cycle(plan, cycle);
+    if (has_cycle_end_) finish_cycle(plan, cycle, now);
   }
 }
 
-void Crew::finish_cycle(const RunPlan& plan, std::int64_t cycle) {
+void Crew::finish_cycle(const RunPlan& plan, std::int64_t cycle, Clock::time_point& now) {
   meet_before_update();
   is_updating_ = true;
+  now = Clock::now();
   for (const auto& worker_of : update_workers_) {
-    for (const TaskRun& next : (*plan.update_order)[number_]) worker_of[next.task]->run_update(next.task, cycle);
+    for (const TaskRun& next : (*plan.update_order)[number_]) worker_of[next.task]->run_update(next.task, cycle, now);
   }
   for_each_worker([&](Worker& worker) { worker.refresh(cycle); });
   for_each_worker([&](const Worker& worker) { worker.await_refreshes(cycle); });
   is_updating_ = false;
+  now = Clock::now();
 }
 
 void Crew::meet_before_update() {
@@ -96,8 +98,8 @@ void Crew::meet_before_update() {
   for_each_worker([&](Worker& worker) { worker.add_exchange(adding); });
 }
 
-void Crew::ask_to_stop(const RunPlan& plan) {
-  if (!plan.request->should_stop || Clock::now() - last_asked_ < kStopInterval) return;
+void Crew::ask_to_stop(const RunPlan& plan, Clock::time_point now) {
+  if (!plan.request->should_stop || now - last_asked_ < kStopInterval) return;
   if (plan.request->should_stop()) throw Interrupted();
   last_asked_ = Clock::now();
 }

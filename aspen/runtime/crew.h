@@ -30,9 +30,10 @@ class Crew {
  private:
   using Clock = Worker::Clock;
 
-  void finish_cycle(const RunPlan& plan, std::int64_t cycle);
+  // `now` is moved on, as in Worker::run_step.
+  void finish_cycle(const RunPlan& plan, std::int64_t cycle, Clock::time_point& now);
   void meet_before_update();
-  void ask_to_stop(const RunPlan& plan);
+  void ask_to_stop(const RunPlan& plan, Clock::time_point now);
   template <class F>
   void for_each_worker(const F& call) const {
     for (const auto& replica : workers_) {

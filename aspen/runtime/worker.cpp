@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "aspen/base/error.h"
 #include "aspen/runtime/float_check.h"
@@ -103,10 +104,20 @@ void Worker::wait(const std::vector<CounterWait>& waits, std::int64_t round, con
   }
 }
 
-void Worker::run_step(std::size_t number, std::int64_t micro_batch) {
+// The task has run since `now`.
+void Worker::count(OwnTask& task, std::int64_t finished, Clock::time_point& now) {
+  auto start = std::exchange(now, Clock::now());
+  task.busy += now - start;
+  ++task.runs;
+  if (task.progress != nullptr) task.progress->set(finished);
+}
+
+void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_point& now) {
   OwnTask& task = step_[number];
-  if (control_ != nullptr) wait(task.waits, micro_batch, control_->steps_stopped());
-  auto start = Clock::now();
+  if (control_ != nullptr) {
+    wait(task.waits, micro_batch, control_->steps_stopped());
+    now = Clock::now();
+  }
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(micro_batch);
   copy_inputs(task.bound, micro_batch);
@@ -114,22 +125,20 @@ void Worker::run_step(std::size_t number, std::int64_t micro_batch) {
   for (const BoundCopy& output : task.bound.outputs()) {
     sinks_[output.tensor].take(output.address.at(micro_batch), micro_batch);
   }
-  task.busy += Clock::now() - start;
-  ++task.runs;
-  if (task.progress != nullptr) task.progress->set(micro_batch + 1);
+  count(task, micro_batch + 1, now);
 }
 
-void Worker::run_update(std::size_t number, std::int64_t cycle) {
+void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_point& now) {
   OwnTask& task = update_[number];
-  if (control_ != nullptr) wait(task.waits, cycle, control_->updates_stopped());
-  auto start = Clock::now();
+  if (control_ != nullptr) {
+    wait(task.waits, cycle, control_->updates_stopped());
+    now = Clock::now();
+  }
   std::int64_t micro_batch = (cycle + 1) * plan_->rounds - 1;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(cycle);
   run_instructions(task.bound, micro_batch, true);
-  task.busy += Clock::now() - start;
-  ++task.runs;
-  if (task.progress != nullptr) task.progress->set(cycle + 1);
+  count(task, cycle + 1, now);
 }
 
 void Worker::refresh(std::int64_t cycle) {

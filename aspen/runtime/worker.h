@@ -52,9 +52,10 @@ class Worker {
 
   // Forgets the last run.
   void begin(const RunPlan& plan);
-  // Tasks by their number in the program. Throw the error of an op, with its place, or Stopped.
-  void run_step(std::size_t task, std::int64_t micro_batch);
-  void run_update(std::size_t task, std::int64_t cycle);
+  // Tasks by their number in the program. Throw the error of an op, with its place, or Stopped. `now` is moved on to
+  // the end of the task: to read the clock takes as long as a small op.
+  void run_step(std::size_t task, std::int64_t micro_batch, Clock::time_point& now);
+  void run_update(std::size_t task, std::int64_t cycle, Clock::time_point& now);
   // Copies what the updates of others wrote; after all updates of the crew.
   void refresh(std::int64_t cycle);
   // Waits until what the steps read off the devices is there; after the refreshes of the crew.
@@ -88,6 +89,7 @@ class Worker {
   void find_exchanges(const std::vector<ReplicaMemory>& memories);
   bool shares_thread(std::size_t replica, std::size_t device) const;
   void wait(const std::vector<CounterWait>& waits, std::int64_t round, const std::atomic<bool>& stopped) const;
+  static void count(OwnTask& task, std::int64_t finished, Clock::time_point& now);
   void copy_inputs(const BoundTask& task, std::int64_t micro_batch) const;
   void run_instructions(const BoundTask& task, std::int64_t micro_batch, bool is_update) const;
   void run_checked(const BoundInstruction& bound, const KernelArgs& args) const;
