@@ -5,10 +5,18 @@
 
 namespace aspen {
 
-thread_local const CallQueue* CallQueue::current_ = nullptr;
+thread_local const CallQueue::Work* CallQueue::current_ = nullptr;
+
+// Whether the calling thread works for a call of this queue.
+bool CallQueue::is_served_here() const {
+  for (const Work* work = current_; work != nullptr; work = work->outer_) {
+    if (&work->queue_ == this) return true;
+  }
+  return false;
+}
 
 CallQueue::Turn::Turn(CallQueue& queue, const std::function<bool()>& should_stop) : queue_(queue) {
-  if (current_ == &queue) {
+  if (queue.is_served_here()) {
     throw UserError(
         "an executor was called from within its own run, by an op on the host or while asking whether to stop; the "
         "call "

@@ -30,20 +30,25 @@ class CallQueue {
     std::condition_variable begins_;
   };
 
-  // While it lives, the calling thread works for the call whose turn it is: calls of the same queue are refused.
+  // While it lives, the calling thread works for the call whose turn it is: calls of the same queue are refused, also
+  // from within calls of others that this one makes.
   class Work {
    public:
-    explicit Work(const CallQueue& queue) : outer_(current_) { current_ = &queue; }
+    explicit Work(const CallQueue& queue) : queue_(queue), outer_(current_) { current_ = this; }
     ~Work() { current_ = outer_; }
     Work(const Work&) = delete;
     Work& operator=(const Work&) = delete;
 
    private:
-    const CallQueue* outer_;
+    friend class CallQueue;
+    const CallQueue& queue_;
+    const Work* outer_;
   };
 
  private:
-  static thread_local const CallQueue* current_;
+  bool is_served_here() const;
+
+  static thread_local const Work* current_;
 
   std::mutex mutex_;
   Turn* first_ = nullptr;  // whose turn it is

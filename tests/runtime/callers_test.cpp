@@ -158,6 +158,16 @@ TEST(Callers, MayCallAnotherExecutorFromWithinARun) {
   EXPECT_EQ(inner.step(), 8u);
 }
 
+TEST(Callers, AreRefusedFromWithinARunThatTheirRunMade) {
+  std::unique_ptr<Executor> outer;
+  PipelineSpec spec{.devices = {0}, .training = false};
+  spec.hook = [&](const std::string&, const StepContext&) { read(*outer, "w0"); };
+  Executor inner(pipeline_program(spec));
+  spec.hook = [&](const std::string&, const StepContext&) { run_all(inner, chain_inputs(1), 1); };
+  outer = std::make_unique<Executor>(pipeline_program(spec));
+  EXPECT_THROW(run_all(*outer, chain_inputs(1), 1), UserError);
+}
+
 TEST(CallQueue, ServesInTheOrderOfArrival) {
   CallQueue queue;
   std::vector<int> served;
