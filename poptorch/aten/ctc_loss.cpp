@@ -36,14 +36,25 @@ Lengths lengths(Call& call, const char* name) {
   return {reshape(value, {value.numel()}), known};
 }
 
+// Every length between 0 and `most`.
+void check_lengths(Lengths& lengths, const char* what, std::int64_t most, const std::string& size) {
+  lengths.value = check_range(lengths.value, 0, most, "ctc_loss", what, size);
+}
+
 // Targets laid end to end as rows of equal length; beyond a target's end anything may stand.
-Expr as_rows(Expr joined, const Lengths& target_lengths) {
-  std::int64_t longest = joined.numel();
+Expr as_rows(Expr joined, Lengths& target_lengths) {
+  std::int64_t longest = joined.numel(), count = target_lengths.value.numel();
+  Expr ends = cumsum(target_lengths.value, 0);
+  if (count > 0) {
+    Expr end = check_range(slice(ends, 0, count - 1, count), longest, longest, "ctc_loss", "sum of target lengths",
+                           fmt::format("{} labels in all targets", longest));
+    ends = concat({slice(ends, 0, 0, count - 1), end}, 0);
+  }
   if (target_lengths.known) {
     longest = 0;
     for (double length : *target_lengths.known) longest = std::max(longest, static_cast<std::int64_t>(length));
   }
-  Expr starts = cumsum(target_lengths.value, 0) - target_lengths.value;
+  Expr starts = ends - target_lengths.value;
   Expr place = unsqueeze(starts, 1) + positions(*joined.b, 2, 1, longest);
   return take(joined, clamp(place, 0, static_cast<double>(std::max<std::int64_t>(joined.numel() - 1, 0))), 0);
 }
@@ -54,16 +65,29 @@ Problem problem_of(Call& call) {
   Expr targets = cast(expr(call, call.value("targets")), DType::kI32);
   p.unbatched = p.log_p.rank() == 2;
   if (p.unbatched) p.log_p = unsqueeze(p.log_p, 1);
-  Lengths target_lengths = lengths(call, "target_lengths");
-  p.target_lengths = target_lengths.value;
-  p.input_lengths = lengths(call, "input_lengths").value;
+  std::int64_t steps = p.log_p.size(0), batch = p.log_p.size(1), classes = p.log_p.size(2);
+  std::int64_t blank = call.integer("blank");
+  if (blank < 0 || blank >= classes) {
+    throw UserError("[ctc_loss] blank {} is out of range for {} classes; expected 0 to {}.", blank, classes,
+                    classes - 1);
+  }
   if (p.unbatched) targets = reshape(targets, {1, targets.numel()});
+  Lengths target_lengths = lengths(call, "target_lengths"), input_lengths = lengths(call, "input_lengths");
+  std::int64_t longest = targets.shape().back();
+  check_lengths(target_lengths, "target length", longest,
+                fmt::format("targets of shape {}", to_string(targets.shape())));
+  check_lengths(input_lengths, "input length", steps, fmt::format("{} time steps", steps));
+  p.target_lengths = target_lengths.value;
+  p.input_lengths = input_lengths.value;
   p.targets = targets.rank() == 1 ? as_rows(targets, target_lengths) : targets;
-  std::int64_t batch = p.log_p.size(1);
   for (const Expr& per_example : {p.input_lengths, p.target_lengths}) {
     if (per_example.numel() != batch)
       throw UserError("[ctc_loss] {} lengths for a batch of {}.", per_example.numel(), batch);
   }
+  // What stands beyond a target's end is nobody's business.
+  Expr used = positions(call.b, 2, 1, p.targets.size(1)) < unsqueeze(p.target_lengths, 1);
+  p.targets = check_range(where(used, p.targets, static_cast<double>(blank)), 0, classes - 1, "ctc_loss", "label",
+                          fmt::format("{} classes", classes));
   return p;
 }
 
@@ -118,6 +142,9 @@ Expr softmax_term(const Problem& p) {
 void ctc_loss(Call& call) {
   Problem p = problem_of(call);
   Expr likelihood = log_likelihood(p, static_cast<double>(call.integer("blank")));
+  // A sequence without steps says nothing: the empty target is certain, any other impossible.
+  likelihood = where(p.input_lengths == 0.0, where(p.target_lengths == 0.0, 0.0, full_like(likelihood, kImpossible)),
+                     likelihood);
   Expr impossible = likelihood < kImpossible / 2;
   double lost = call.boolean("zero_infinity") ? 0 : std::numeric_limits<double>::infinity();
   Expr loss = where(impossible, lost, softmax_term(p) - likelihood);

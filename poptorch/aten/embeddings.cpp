@@ -3,12 +3,20 @@
 
 #include "aspen/ops/index/index.h"
 #include "poptorch/aten/support/expression.h"
+#include "poptorch/aten/support/norms.h"
 
 namespace poptorch {
 namespace {
 
 Expr index_argument(Call& call, std::string_view argument) {
   return cast(expr(call, call.value(argument)), DType::kI32);
+}
+
+// Rows of an embedding table, each within it.
+Expr rows_argument(Call& call, const char* who, const Expr& table) {
+  std::int64_t rows = table.size(0);
+  return check_range(index_argument(call, "indices"), 0, rows - 1, who, "index",
+                     fmt::format("a table of {} rows", rows));
 }
 
 // How often each row of a table of `rows` rows is named.
@@ -24,7 +32,7 @@ Expr per_row(Expr factor) { return unsqueeze(factor, factor.rank()); }
 // The padding row is read like any other but gets no gradient. With scale_grad_by_freq a row's gradient is divided by
 // the number of times it is read: a term of value 0 carries the scaled gradient.
 void embedding(Call& call) {
-  Expr table = expr(call, call.value("weight")), index = index_argument(call, "indices");
+  Expr table = expr(call, call.value("weight")), index = rows_argument(call, "embedding", table);
   Expr rows = take(table, index, 0);
   std::int64_t padding = call.integer("padding_idx");
   if (call.boolean("scale_grad_by_freq")) {
@@ -35,18 +43,35 @@ void embedding(Call& call) {
   call.result(rows.v, call.dtype("weight"));
 }
 
+// embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type): the rows that are named and longer
+// than max_norm are shortened to it. Rows named twice are written twice, with the same numbers.
+void embedding_renorm(Call& call) {
+  Expr table = expr(call, call.value("self")), index = rows_argument(call, "embedding", table);
+  index = reshape(index, {index.numel()});
+  Expr rows = in_float(take(table, index, 0));
+  Expr length = vector_norm(rows, call.number("norm_type"), {1}, true);
+  double most = call.number("max_norm");
+  Expr shortened = where(length > most, rows * (most / (length + 1e-7)), rows);
+  call.result(scatter_rows(table, index, cast(shortened, table.dtype()), 0, "set").v, call.dtype("self"));
+}
+
 struct Bags {
   Expr index;  // (n) rows of the table
   Expr bag;    // (n) which bag each belongs to
   std::int64_t count;
 };
 
-Bags bags_of(Call& call) {
-  Expr index = index_argument(call, "indices"), offsets = index_argument(call, "offsets");
+Bags bags_of(Call& call, const Expr& table) {
+  Expr index = rows_argument(call, "embedding_bag", table), offsets = index_argument(call, "offsets");
   std::int64_t n = index.numel(), count = offsets.numel();
   if (index.rank() != 1 || offsets.rank() != 1) {
     throw UserError("[embedding_bag] indices of shape {} and offsets of shape {}: both are vectors here.",
                     to_string(index.shape()), to_string(offsets.shape()));
+  }
+  offsets = check_range(offsets, 0, n, "embedding_bag", "offset", fmt::format("{} indices", n));
+  if (count > 0) {
+    Expr first = check_range(slice(offsets, 0, 0, 1), 0, 0, "embedding_bag", "offset", "the first bag");
+    offsets = concat({first, slice(offsets, 0, 1, count)}, 0);
   }
   if (call.boolean("include_last_offset")) offsets = slice(offsets, 0, 0, --count);
   // The last bag that starts at or before each position.
@@ -64,7 +89,7 @@ void embedding_bag(Call& call) {
   std::int64_t mode = call.integer("mode"), padding = integer_or(call, "padding_idx", -1);
   Expr table = expr(call, call.value("weight"));
   ScalarType type = call.dtype("weight");
-  Bags bags = bags_of(call);
+  Bags bags = bags_of(call, table);
   if (padding < 0 && call.has("padding_idx") && call.name() == "aten::embedding_bag.padding_idx")
     padding += table.size(0);
   Expr rows = in_float(take(table, bags.index, 0));
@@ -101,7 +126,8 @@ void one_hot(Call& call) {
     classes = numbers.empty() ? 0 : static_cast<std::int64_t>(*std::max_element(numbers.begin(), numbers.end())) + 1;
   }
   if (classes < 1) throw UserError("[one_hot] num_classes is {}; expected at least 1.", classes);
-  Expr index = index_argument(call, "self");
+  Expr index =
+      check_range(index_argument(call, "self"), 0, classes - 1, "one_hot", "class", fmt::format("{} classes", classes));
   Expr equal = unsqueeze(index, index.rank()) == iota(call.b, DType::kI32, classes);
   call.result(cast(equal, DType::kI32).v, ScalarType::Long);
 }
@@ -115,7 +141,8 @@ void bincount(Call& call) {
   } else if (length < 1) {
     throw UserError("[bincount] the length of the result depends on the values; pass minlength >= 1.");
   }
-  Expr index = index_argument(call, "self");
+  Expr index = check_range(index_argument(call, "self"), 0, std::numeric_limits<std::int32_t>::max(), "bincount",
+                           "number", "counting");
   Expr inside = index < static_cast<double>(length);
   Expr place = clamp(index, 0, static_cast<double>(std::max<std::int64_t>(length - 1, 0)));
   ScalarType type = call.has("weights") ? call.dtype("weights") : ScalarType::Long;
@@ -153,6 +180,7 @@ void register_embeddings(HandlerTable& table) {
                            "aten::_embedding_bag_forward_only"}) {
     table.add(name, embedding_bag);
   }
+  table.add("aten::embedding_renorm", embedding_renorm);
   table.add("aten::one_hot", one_hot);
   table.add("aten::bincount", bincount);
   table.add("aten::searchsorted.Tensor", search("sorted_sequence"));

@@ -69,6 +69,7 @@ void finish(Call& call, Expr loss, bool unbatched) {
 void multi_margin_loss(Call& call) {
   auto [x, target, unbatched] = classes(call, 1);
   std::int64_t count = x.size(1);
+  target = check_range(target, 0, count - 1, "multi_margin_loss", "target", fmt::format("{} classes", count));
   Expr column = unsqueeze(target, 1);
   Expr z = call.number("margin") - gather(x, column, 1) + x;
   Expr other = positions(call.b, 2, 1, count) != column;
@@ -97,6 +98,8 @@ Labels labels_of(Call& call, Expr target) {
 Handler multilabel_margin_loss(bool with_targets) {
   return [with_targets](Call& call) {
     auto [x, target, unbatched] = classes(call, 2);
+    std::int64_t count = x.size(1);
+    target = check_range(target, -1, count - 1, "multilabel_margin_loss", "target", fmt::format("{} classes", count));
     Labels labels = labels_of(call, target);
     Expr of_label = gather(x, labels.index, 1);
     Expr z = 1 - unsqueeze(of_label, 2) + unsqueeze(x, 1);  // (N, labels, classes)

@@ -218,7 +218,7 @@ void define_writes(OpRegistry& ops) {
   }
 }
 
-void define_searches(OpRegistry& ops) {
+void define_checks(OpRegistry& ops) {
   ops.define<WrapIndexAttrs>("wrap_index")
       .summary("Indices from the end counted from the start: i < 0 becomes i + size.")
       .input("index", "i32 in [-size, size); anything else is an error")
@@ -226,6 +226,22 @@ void define_searches(OpRegistry& ops) {
       .infer(infer_wrap_index)
       .inplace(0, 0)
       .example({.inputs = {{DType::kI32, {7}}}, .attrs = Attrs::of(WrapIndexAttrs{5}), .int_low = -5, .int_high = 5});
+  ops.define<CheckRangeAttrs>("check_range")
+      .summary("x itself; an element outside [low, high] is an error that names it, its sample and what it must fit.")
+      .input("x", "i32")
+      .output("y", "shape and type of x")
+      .infer([](const InferContext& c) {
+        check_index_type(c, 0);
+        return std::vector<TensorType>{c.in(0)};
+      })
+      .inplace(0, 0)
+      .example({.inputs = {{DType::kI32, {7}}},
+                .attrs = Attrs::of(CheckRangeAttrs{0, 4, "one_hot", "class", "5 classes"}),
+                .int_low = 0,
+                .int_high = 5});
+}
+
+void define_searches(OpRegistry& ops) {
   ops.define<SearchsortedAttrs>("searchsorted")
       .summary("Where values would go into a sorted row: before its equals, or after them with `right`.")
       .input("sorted", "ascending along the last axis; one row, or one per leading position of values")
@@ -241,6 +257,7 @@ void define_searches(OpRegistry& ops) {
 void define_index(OpRegistry& ops) {
   define_reads(ops);
   define_writes(ops);
+  define_checks(ops);
   define_searches(ops);
 }
 

@@ -42,6 +42,23 @@ struct WrapIndexAttrs {
   void visit(AttrVisitor& v) { v("size", size); }
 };
 
+// check_range(x): x itself; an element outside [low, high] is an error. The front end puts it before an op that would
+// read past its operand, or quietly give a number, and says in the user's words what is counted.
+struct CheckRangeAttrs {
+  std::int64_t low = 0, high = 0;
+  std::string who;   // the user's op: "one_hot"
+  std::string what;  // what an element is: "class"
+  std::string size;  // what it must fit: "3 classes"
+
+  void visit(AttrVisitor& v) {
+    v("low", low);
+    v("high", high);
+    v("who", who);
+    v("what", what);
+    v("size", size);
+  }
+};
+
 // searchsorted(sorted, values): position among the last axis of sorted; i32.
 struct SearchsortedAttrs {
   bool right = false;

@@ -184,6 +184,19 @@ std::int64_t position(const T* row, std::int64_t n, T value, bool right) {
   return low;
 }
 
+void check_range(const KernelCall& call) {
+  const auto& attrs = call.attrs<CheckRangeAttrs>();
+  const std::int32_t* x = call.in<std::int32_t>(0);
+  std::int32_t* y = call.out<std::int32_t>(0);
+  for (std::int64_t i = 0, n = call.out_type(0).numel(); i < n; ++i) {
+    if (x[i] < attrs.low || x[i] > attrs.high) {
+      throw UserError("[{}] {} {}{} is out of range for {}; expected {} to {}.", attrs.who, attrs.what, x[i],
+                      sample_and_position(call.in_type(0).shape, i), attrs.size, attrs.low, attrs.high);
+    }
+    y[i] = x[i];
+  }
+}
+
 void searchsorted(const KernelCall& call) {
   const TensorType &sorted = call.in_type(0), &values = call.in_type(1);
   std::int64_t row = sorted.shape.back();
@@ -215,6 +228,7 @@ void register_index_ref(KernelRegistry& kernels) {
   kernels.add("scatter", factory<WriteKernel, ScatterAttrs>(IndexWalk::elements));
   kernels.add("scatter_rows", factory<WriteKernel, ScatterAttrs>(IndexWalk::rows));
   kernels.add("wrap_index", wrap_index);
+  kernels.add("check_range", check_range);
   kernels.add("searchsorted", searchsorted);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "aspen/backends/api/kernel.h"
+#include "aspen/ops/index/check_index.h"
 
 namespace aspen {
 namespace {
@@ -25,10 +26,11 @@ void for_each_target(const KernelCall& call, const Layout& l, const std::int32_t
       std::int64_t at = n * l.inner + i, t = target[at];
       if (t == ignored) continue;
       if (t < 0 || t >= l.classes) {
+        Shape shape{l.batch};
+        if (l.inner > 1) shape.push_back(l.inner);
         throw UserError(
-            "[{}] target {} at position {} is out of range for {} classes; expected 0 <= target < {}, or "
-            "ignore_index {}.",
-            call.request().op, t, at, l.classes, l.classes, ignored);
+            "[{}] target {}{} is out of range for {} classes; expected 0 <= target < {}, or ignore_index {}.",
+            call.request().op, t, sample_and_position(shape, at), l.classes, l.classes, ignored);
       }
       f(at, (n * l.classes + t) * l.inner + i, t);
     }

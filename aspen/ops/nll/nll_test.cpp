@@ -40,14 +40,13 @@ TEST(Nll, RejectsTargetsOutOfRange) {
       user_error([] {
         apply("nll", {kLogProbabilities, i32({3}, {0, 2, 1}), HostTensor()}, NllAttrs{});
       }),
-      "[nll] target 2 at position 1 is out of range for 2 classes; expected 0 <= target < 2, or ignore_index -100.");
-  EXPECT_EQ(
-      user_error([] {
-        apply("nll_grad", {i32({3}, {0, 1, -1}), HostTensor(), f32({}, {3}), f32({}, {1}), kLogProbabilities},
-              NllAttrs{});
-      }),
-      "[nll_grad] target -1 at position 2 is out of range for 2 classes; expected 0 <= target < 2, or ignore_index "
-      "-100.");
+      "[nll] target 2 of sample 1 is out of range for 2 classes; expected 0 <= target < 2, or ignore_index -100.");
+  EXPECT_EQ(user_error([] {
+              apply("nll_grad", {i32({3}, {0, 1, -1}), HostTensor(), f32({}, {3}), f32({}, {1}), kLogProbabilities},
+                    NllAttrs{});
+            }),
+            "[nll_grad] target -1 of sample 2 is out of range for 2 classes; expected 0 <= target < 2, or ignore_index "
+            "-100.");
 }
 
 }  // namespace

@@ -108,6 +108,10 @@ Expr scatter_rows(Expr x, Expr index, Expr update, std::int64_t axis, std::strin
 Expr wrap_index(Expr index, std::int64_t size) {
   return {index.b, index.b->make("wrap_index", {index.v}, aspen::WrapIndexAttrs{size})};
 }
+Expr check_range(Expr x, std::int64_t low, std::int64_t high, std::string who, std::string what, std::string size) {
+  aspen::CheckRangeAttrs attrs{low, high, std::move(who), std::move(what), std::move(size)};
+  return {x.b, x.b->make("check_range", {x.v}, std::move(attrs))};
+}
 
 Expr full(Builder& b, DType dtype, Shape shape, double value) {
   return {&b, build::full(b, dtype, std::move(shape), value)};

@@ -107,6 +107,8 @@ Expr scatter(Expr x, Expr index, Expr update, std::int64_t axis, std::string mod
 Expr scatter_rows(Expr x, Expr index, Expr update, std::int64_t axis, std::string mode);
 // Counts negative positions from the end; anything outside [-size, size) ends in an error when it is met.
 Expr wrap_index(Expr index, std::int64_t size);
+// x itself (i32); an element outside [low, high] ends in an error: "[who] what 7 of sample 1 is out of range for size".
+Expr check_range(Expr x, std::int64_t low, std::int64_t high, std::string who, std::string what, std::string size);
 
 Expr full(Builder& b, DType dtype, Shape shape, double value);
 Expr full_like(Expr like, double value);
