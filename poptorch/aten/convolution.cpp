@@ -80,7 +80,8 @@ void conv(Call& call) {
 }
 
 // conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, str padding="valid", int[2]
-// dilation=1, int groups=1), conv1d.padding, conv3d.padding. An odd total pads one more on the right.
+// dilation=1, int groups=1), conv1d.padding, conv3d.padding, _convolution_mode(...). An odd total pads one more on the
+// right.
 void conv_named_padding(Call& call) {
   Operands o = operands(call);
   ConvAttrs attrs = attributes(call, o.spatial, std::vector<std::int64_t>(o.spatial, 0));
@@ -110,6 +111,7 @@ void conv_transpose(Call& call) {
 }
 
 // convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed,
+// int[] output_padding, int groups), _convolution(...), _convolution.deprecated(...): with flags for other devices
 void convolution(Call& call) {
   if (call.boolean("transposed")) return conv_transpose(call);
   conv(call);
@@ -125,7 +127,10 @@ void register_convolution(HandlerTable& table) {
   for (const char* name : {"aten::conv_transpose1d", "aten::conv_transpose2d.input", "aten::conv_transpose3d.input"}) {
     table.add(name, conv_transpose);
   }
-  table.add("aten::convolution", convolution);
+  for (const char* name : {"aten::convolution", "aten::_convolution", "aten::_convolution.deprecated"}) {
+    table.add(name, convolution);
+  }
+  table.add("aten::_convolution_mode", conv_named_padding);
 }
 
 }  // namespace poptorch

@@ -1,5 +1,8 @@
 #include "poptorch/capture/special_ops.h"
 
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/arange.h>
+
 #include <map>
 
 #include "poptorch/capture/dispatch.h"
@@ -116,6 +119,68 @@ Lowered index_by_known_masks(Recorder& recorder, const OperatorHandle& op, const
   return results;
 }
 
+// torch.masked_select by a mask known now reads the positions that are set.
+Lowered select_by_known_mask(Recorder& recorder, const OperatorHandle& op, const Stack& arguments) {
+  if (full_name(op) != "aten::masked_select") return std::nullopt;
+  const at::Tensor self = arguments[0].toTensor();
+  const auto mask = recorder.known(arguments[1].toTensor());
+  if (!recorder.is_traced(self) || !mask) return std::nullopt;
+  const auto shape = at::infer_size(self.sizes(), mask->sizes());
+  const at::Tensor positions = mask->to(at::kBool).expand(shape).reshape({-1}).nonzero().reshape({-1});
+  CaptureScope capture;
+  return Stack{self.expand(shape).reshape({-1}).index_select(0, positions)};
+}
+
+// -- sequences of varying length ----------------------------------------------------------------------------------
+// Packing and its inverse only move rows: torch itself, applied to the numbers of the rows, tells where they go. The
+// sizes of the batches stay on the host, where torch's recurrent layers read them.
+
+at::Tensor known_sizes(Recorder& recorder, const at::Tensor& sizes, const char* op, const char* what) {
+  if (const auto known = recorder.known(sizes)) return known->to(at::kLong);
+  throw aspen::UserError(
+      "[{}] the {} decide the shape of the packed sequences, and a model is compiled for fixed shapes before there are "
+      "values. Give lengths that are no input of the model (a list, or a tensor made in the module), or keep the "
+      "sequences padded and mask what lies beyond their ends.{}",
+      op, what, recorder.where());
+}
+
+// _pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor data, Tensor batch_sizes)
+Lowered lower_pack(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
+  const at::Tensor input = arguments[0].toTensor();
+  if (!recorder.is_traced(input) || input.dim() < 2) return std::nullopt;
+  const std::int64_t rows = input.size(0) * input.size(1);
+  Stack results = arguments;
+  results[0] = at::arange(rows).view({input.size(0), input.size(1), 1});
+  results[1] = known_sizes(recorder, arguments[1].toTensor(), "pack_padded_sequence", "lengths");
+  op.callBoxed(&results);
+  const at::Tensor order = results[0].toTensor().reshape({-1});
+  CaptureScope capture;
+  results[0] = input.flatten(0, 1).index_select(0, order);
+  return results;
+}
+
+// _pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length)
+//   -> (Tensor, Tensor lengths)
+Lowered lower_pad_packed(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
+  const at::Tensor data = arguments[0].toTensor();
+  if (!recorder.is_traced(data)) return std::nullopt;
+  Stack results = arguments;
+  results[0] = at::arange(1, data.size(0) + 1).view({-1, 1});  // from 1: 0 is padding
+  results[1] = known_sizes(recorder, arguments[1].toTensor(), "pad_packed_sequence", "sizes of the batches");
+  results[3] = c10::Scalar(0);
+  op.callBoxed(&results);
+  const at::Tensor order = results[0].toTensor().squeeze(2);
+  std::vector<std::int64_t> shape = order.sizes().vec(), wide = shape;
+  for (std::int64_t axis = 1; axis < data.dim(); ++axis) {
+    shape.push_back(data.size(axis));
+    wide.push_back(1);
+  }
+  const at::Tensor row = order.sub(1).clamp_min(0).reshape({-1}), is_padding = order.eq(0).view(wide);
+  CaptureScope capture;
+  results[0] = data.index_select(0, row).reshape(shape).masked_fill(is_padding, arguments[3].toScalar());
+  return results;
+}
+
 }  // namespace
 
 Lowered lower_special(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
@@ -129,6 +194,8 @@ Lowered lower_special(Recorder& recorder, const OperatorHandle& op, Stack& argum
       {"aten::resize_", lower_resize},
       {"aten::resize_as_", lower_resize},
       {"aten::set_", lower_set},
+      {"aten::_pack_padded_sequence", lower_pack},
+      {"aten::_pad_packed_sequence", lower_pad_packed},
       {"aten::_nested_tensor_from_mask_left_aligned", lower_is_left_aligned},
   };
   const auto found = table.find(op.operator_name().name);
@@ -150,6 +217,7 @@ Lowered lower_if_known(Recorder& recorder, const OperatorHandle& op, const Stack
   }
   if (!depends) return std::nullopt;
   if (auto results = index_by_known_masks(recorder, op, arguments)) return results;
+  if (auto results = select_by_known_mask(recorder, op, arguments)) return results;
   bool all_known = true;
   Stack results = arguments;
   for (IValue& argument : results) {

@@ -103,6 +103,12 @@ CASES += [
                                          torch.ops.aten.convolution(x, w, None, [2, 2], [0, 0], [1, 1], True, [1, 1],
                                              1)),
             normal(2, 4, 5, 5), normal(4, 4, 3, 3)),
+    product("_convolution", lambda x, w, b: (
+        torch.ops.aten._convolution(x, w, b, [2, 1], [1, 1], [1, 1], False, [0, 0], 1, False, False, True, True),
+        torch.ops.aten._convolution(x, w, None, [2, 2], [0, 0], [1, 1], True, [1, 1], 1, False, False, True, True),
+        torch.ops.aten._convolution.deprecated(x, w, b, [1, 1], [0, 1], [1, 1], False, [0, 0], 1, False, False, True),
+        torch.ops.aten._convolution_mode(x, w, b, [1, 1], "same", [1, 1], 1)),
+            normal(2, 4, 5, 6), normal(4, 4, 3, 3), normal(4)),
     product("asymmetric conv", lambda x, w: F.conv2d(x, w, stride=(2, 1), padding=(0, 2), dilation=(1, 2)),
         normal(2, 3, 7, 9), normal(4, 3, 3, 2)),
 ]
