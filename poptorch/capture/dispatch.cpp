@@ -97,6 +97,37 @@ bool is_query(const c10::OperatorHandle& op) {
   return !has_tensors && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
+torch::Library& library_of(const std::string& space) {
+  // A registration lasts as long as its library object.
+  static std::map<std::string, torch::Library> libraries;
+  auto library = libraries.find(space);
+  if (library == libraries.end()) {
+    const auto key = c10::make_optional(c10::DispatchKey::IPU);
+    library = libraries.try_emplace(space, torch::Library::IMPL, space, key, __FILE__, __LINE__).first;
+  }
+  return library->second;
+}
+
+void record_whole(const std::string& name) {
+  const auto colon = name.find("::");
+  library_of(name.substr(0, colon))
+      .impl(name.substr(colon + 2).c_str(), torch::CppFunction::makeFromBoxedFunction<&record>());
+}
+
+// Ops of other libraries with one kernel for all devices: it would win over our fallback and look for data in traced
+// tensors. Libraries are loaded at any time, so every capture looks for new ones.
+void register_foreign_ops() {
+  static std::set<std::string> seen;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const bool ours = name.name.starts_with("aten::") || name.name.starts_with("poptorch::");
+    if (ours || name.name.starts_with("prim")) continue;
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasSchema() || !is_composite(*op) || op->hasKernelForDispatchKey(c10::DispatchKey::IPU)) continue;
+    if (seen.insert(full_name(*op)).second) record_whole(full_name(*op));
+  }
+}
+
 }  // namespace
 
 std::string full_name(const c10::OperatorHandle& op) {
@@ -151,23 +182,11 @@ void register_with_dispatcher() {
       const auto twin = wanted ? std::nullopt : functional_twin(op);
       if (wanted || (twin && handler_table().find(full_name(*twin)) != nullptr)) names.insert(full_name(op));
     }
-    // The registration lasts as long as the library object.
-    static std::map<std::string, torch::Library> libraries;
-    for (const std::string& name : names) {
-      const auto colon = name.find("::");
-      const std::string space = name.substr(0, colon);
-      auto library = libraries.find(space);
-      if (library == libraries.end()) {
-        library = libraries
-                      .try_emplace(space, torch::Library::IMPL, space, c10::make_optional(c10::DispatchKey::IPU),
-                                   __FILE__, __LINE__)
-                      .first;
-      }
-      library->second.impl(name.substr(colon + 2).c_str(), torch::CppFunction::makeFromBoxedFunction<&record>());
-    }
+    for (const std::string& name : names) record_whole(name);
     return true;
   }();
   (void)done;
+  register_foreign_ops();
 }
 
 }  // namespace poptorch

@@ -1,5 +1,6 @@
 #include "poptorch/capture/host_call.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/rand.h>
@@ -59,13 +60,42 @@ class HostOp {
   const std::vector<std::size_t> results;  // of the op's flat results, those that are outputs
 };
 
-// An error of torch without its C++ stack.
-BoxedOp::Results call_torch(const BoxedOp& op, const std::vector<at::Tensor>& inputs) {
+ForeignLanguage& foreign_language() {
+  static ForeignLanguage language;
+  return language;
+}
+
+std::string take_foreign_error() { return foreign_language().take_error ? foreign_language().take_error() : ""; }
+
+bool is_foreign(const c10::OperatorHandle& op) { return !op.operator_name().name.starts_with("aten::"); }
+
+// Runs what torch does for an op; whatever it throws is an error of ours that names the op. Errors of torch lose their
+// C++ stack.
+template <class F>
+auto naming(const c10::OperatorHandle& op, const std::string& where, const F& run) {
   try {
-    return op.call(inputs, c10::Device(c10::DeviceType::CPU));
+    return run();
+  } catch (const aspen::Error& error) {
+    const std::string text = error.what();
+    throw aspen::UserError("{}{}{}", text.starts_with("[") ? "" : "[" + full_name(op) + "] ", text, where);
   } catch (const c10::Error& error) {
-    throw aspen::UserError("[{}] {}", full_name(op.op()), error.what_without_backtrace());
+    throw aspen::UserError("[{}] {}{}", full_name(op), error.what_without_backtrace(), where);
+  } catch (const std::exception& error) {
+    const std::string text = take_foreign_error();
+    throw aspen::UserError("[{}] {}{}", full_name(op), text.empty() ? error.what() : text, where);
   }
+}
+
+// The same while the program runs, on a thread the language of the model may never have seen.
+template <class F>
+void naming_on_worker(const c10::OperatorHandle& op, const F& run) {
+  std::shared_ptr<void> thread;
+  if (is_foreign(op) && foreign_language().keep_thread) thread = foreign_language().keep_thread();
+  naming(op, "", run);
+}
+
+BoxedOp::Results call_torch(const BoxedOp& op, const std::vector<at::Tensor>& inputs) {
+  return op.call(inputs, c10::Device(c10::DeviceType::CPU));
 }
 
 class ForwardCall final : public aspen::HostFunction {
@@ -74,11 +104,13 @@ class ForwardCall final : public aspen::HostFunction {
   std::string name() const override { return full_name(host_op_->op.op()); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
-    HostScope host;
-    const auto results = call_torch(host_op_->op, host_op_->read_inputs(inputs));
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      store(results.flat[host_op_->results[i]], host_op_->outputs[i].type, outputs[i]);
-    }
+    naming_on_worker(host_op_->op.op(), [&] {
+      HostScope host;
+      const auto results = call_torch(host_op_->op, host_op_->read_inputs(inputs));
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        store(results.flat[host_op_->results[i]], host_op_->outputs[i].type, outputs[i]);
+      }
+    });
   }
 
  private:
@@ -93,6 +125,11 @@ class BackwardCall final : public aspen::HostFunction {
   std::string name() const override { return full_name(host_op_->op.op()) + " backward"; }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
+    naming_on_worker(host_op_->op.op(), [&] { differentiate(inputs, outputs); });
+  }
+
+ private:
+  void differentiate(std::span<const void* const> inputs, std::span<void* const> outputs) const {
     AutogradScope autograd;
     c10::AutoGradMode grad_mode(true);
     std::vector<at::Tensor> tensors = host_op_->read_inputs(inputs);
@@ -125,21 +162,16 @@ class BackwardCall final : public aspen::HostFunction {
     }
   }
 
- private:
   std::shared_ptr<const HostOp> host_op_;
   std::vector<std::int64_t> differentiable_;
 };
 
-std::function<void()>& foreign_error_cleaner() {
-  static std::function<void()> cleaner;
-  return cleaner;
-}
-
 std::vector<at::Tensor> made_up_numbers(const BoxedOp& op) {
   std::vector<at::Tensor> numbers;
+  const at::Generator own = at::detail::createCPUGenerator();  // the user's is not ours to move
   for (const at::Tensor& input : op.inputs()) {
     const bool floating = c10::isFloatingType(input.scalar_type());
-    numbers.push_back((floating ? at::rand(input.sizes()) : at::zeros(input.sizes())).to(input.scalar_type()));
+    numbers.push_back((floating ? at::rand(input.sizes(), own) : at::zeros(input.sizes())).to(input.scalar_type()));
   }
   return numbers;
 }
@@ -151,26 +183,40 @@ bool needs_float(const BoxedOp& op) {
   try {
     op.call(made_up_numbers(op), c10::Device(c10::DeviceType::CPU));
     return false;
-  } catch (const c10::Error&) {
+  } catch (const std::exception&) {
+    take_foreign_error();
     return true;
   }
 }
 
-// Results of the right shapes and types: from torch's shape functions, or by computing with made-up numbers.
+// Results of the right shapes and types: from torch's shape functions, or by computing with made-up numbers. The one
+// kernel another library has for all devices may read memory, which the tensors of shape functions lack.
 BoxedOp::Results example_results(const BoxedOp& op) {
+  if (is_foreign(op.op()) && !op.op().hasKernelForDispatchKey(c10::DispatchKey::Meta)) {
+    return op.call(made_up_numbers(op), c10::Device(c10::DeviceType::CPU));
+  }
   std::vector<at::Tensor> metas;
   for (const at::Tensor& input : op.inputs()) {
     const auto options = at::TensorOptions().dtype(input.scalar_type());
     metas.push_back(at::empty(input.sizes(), options.device(c10::DeviceType::Meta)));
   }
-  if (!op.op().hasTag(at::Tag::nondeterministic_seeded)) {
-    try {
-      return op.call(metas, c10::Device(c10::DeviceType::Meta));
-    } catch (const std::exception&) {
-      if (foreign_error_cleaner()) foreign_error_cleaner()();
-    }
+  try {
+    return op.call(metas, c10::Device(c10::DeviceType::Meta));
+  } catch (const std::exception&) {
+    take_foreign_error();
   }
   return op.call(made_up_numbers(op), c10::Device(c10::DeviceType::CPU));
+}
+
+void refuse_random(const Recorder& recorder, const c10::OperatorHandle& op) {
+  if (!op.hasTag(at::Tag::nondeterministic_seeded)) return;
+  throw aspen::UserError(
+      "[{}] draws random numbers, and there is no form of it that draws them on the device. On the host it would "
+      "follow "
+      "torch's generator instead of randomSeed, the same in all replicas, and draw again in the backward pass. Make "
+      "the "
+      "numbers from those of torch.rand or torch.randn, or pass them to forward as an input.{}",
+      full_name(op), recorder.where());
 }
 
 std::string type_list(const std::vector<Wire>& wires) {
@@ -181,12 +227,16 @@ std::string type_list(const std::vector<Wire>& wires) {
 
 }  // namespace
 
-void set_foreign_error_cleaner(std::function<void()> clear) { foreign_error_cleaner() = std::move(clear); }
+void set_foreign_language(ForeignLanguage language) { foreign_language() = std::move(language); }
 
 torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& op,
                                  const torch::jit::Stack& arguments) {
+  refuse_random(recorder, op);
   BoxedOp boxed(op, arguments, [&](const at::Tensor& tensor) { return recorder.is_traced(tensor); });
-  const auto example = example_results(boxed);
+  // A check returns nothing: it runs for the sake of its complaints, which made-up numbers must not provoke.
+  const bool is_check = op.schema().returns().empty() && boxed.written().empty();
+  const auto example =
+      is_check ? BoxedOp::Results{} : naming(op, recorder.where(), [&] { return example_results(boxed); });
   const bool widen = needs_float(boxed);
   if (widen) boxed.widen_constants();
   std::vector<aspen::Value*> values;
@@ -205,10 +255,6 @@ torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& 
     if (!example.flat[i].defined()) continue;
     results.push_back(i);
     outputs.push_back({graph_type(example.flat[i]), example.flat[i].scalar_type()});
-  }
-  if (results.empty()) {  // it only looks at its arguments, to complain about them
-    aspen::log::debug("{} returns nothing and is left out", full_name(op));
-    return {};
   }
   recorder.note_host_call(op.operator_name().name);
   auto host_op = std::make_shared<const HostOp>(boxed, inputs, outputs, results);

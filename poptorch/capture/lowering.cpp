@@ -143,12 +143,17 @@ Stack by_rebinding(Recorder&, const OperatorHandle& op, Stack arguments) {
 // Composite ops can be taken apart into the ops torch writes them with. Any device torch has no kernels of its own
 // for leads to that definition.
 Lowered by_parts(Recorder& recorder, const OperatorHandle& op, Stack arguments) {
+  // One kernel for all devices, in another library, may read the memory of its arguments and have a gradient of its
+  // own.
+  if (!op.operator_name().name.starts_with("aten::")) return std::nullopt;
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return std::nullopt;
   // Parameters and constants are tensors of the CPU; composite ops insist on one device for all.
   bool on_device = false;
   for_each_tensor(arguments, [&](const at::Tensor& tensor) { on_device = on_device || recorder.is_traced(tensor); });
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (!on_device || writes(op.schema().arguments()[i])) continue;
+    const c10::Argument& formal = op.schema().arguments()[i];
+    // The sizes of packed batches are read on the host.
+    if (!on_device || writes(formal) || formal.name() == "batch_sizes") continue;
     arguments[i] = map_tensors(arguments[i], [&](const at::Tensor& tensor) {
       if (!tensor.defined() || traced_impl(tensor) != nullptr) return tensor;
       if (const auto traced = recorder.find(tensor)) return make_traced(traced);
@@ -257,7 +262,9 @@ Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
     return emit_host_call(*this, op, arguments);
   } catch (const aspen::Error& error) {
     note_error(error);
-    throw;
+    if (where().empty() || last_error_.find("captured at ") != std::string::npos) throw;
+    last_error_ += where();
+    aspen::rethrow_with_context("captured at " + b.location.source);
   }
 }
 

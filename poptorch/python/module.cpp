@@ -205,14 +205,32 @@ at::Tensor mark_overlap(const at::Tensor& tensor, bool is_input) {
   return recorder == nullptr ? tensor : mark_overlapped(*recorder, tensor, is_input);
 }
 
+// The interpreter forgets a thread it has not started, with any error in it, as soon as the thread lets go of the GIL;
+// not while somebody has asked for the thread's state.
+std::shared_ptr<void> keep_python_thread() {
+  struct Kept {
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyThreadState* thread = PyEval_SaveThread();
+    ~Kept() {
+      PyEval_RestoreThread(thread);
+      PyGILState_Release(state);
+    }
+  };
+  return std::make_shared<Kept>();
+}
+
+std::string take_python_error() {
+  py::gil_scoped_acquire gil;
+  if (PyErr_Occurred() == nullptr) return "";
+  const py::error_already_set error;  // takes it
+  return py::str(error.type().attr("__name__")).cast<std::string>() + ": " + py::str(error.value()).cast<std::string>();
+}
+
 PYBIND11_MODULE(poptorch_core, module) {
   py::module_::import("torch");  // its types must be known before ours mention them
   register_error_translation();
   set_source_provider(user_source_line);
-  set_foreign_error_cleaner([] {
-    py::gil_scoped_acquire gil;
-    PyErr_Clear();
-  });
+  set_foreign_language({.keep_thread = keep_python_thread, .take_error = take_python_error});
   bind_model(module);
   module.def("is_capturing", [] { return Recorder::current() != nullptr; });
   module.def("is_traced", [](const at::Tensor& tensor) {

@@ -58,3 +58,85 @@ def test_op_whose_handler_was_removed_trains(without_nan_to_num):
 
 def test_op_with_its_handler_makes_no_host_call():
     assert not _train_beside_eager(torch.nan_to_num)
+
+
+# -- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _inference(function):
+    model = type("Model", (torch.nn.Module,), {"forward": lambda self, *args: function(*args)})()
+    return poptorch.inferenceModel(model, poptorch.Options().showCompilationProgressBar(False))
+
+
+CHECKS = {
+    "inv": (torch.linalg.inv, torch.zeros(3, 3), "linalg.inv: The diagonal element 1 is zero"),
+    "solve": (lambda a: torch.linalg.solve(a, torch.ones(3, 1)), torch.zeros(3, 3), "singular"),
+    "cholesky": (torch.linalg.cholesky, -torch.eye(3), "not positive-definite"),
+    "inv of a batch": (torch.linalg.inv, torch.stack([torch.eye(3), torch.zeros(3, 3)]), "Batch element 1"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_check_raises_what_eager_raises(name):
+    function, wrong, message = CHECKS[name]
+    with pytest.raises(RuntimeError, match=message):
+        function(wrong)
+    executor = _inference(function)
+    good = torch.eye(3).expand_as(wrong).contiguous()
+    torch.testing.assert_close(executor(good), function(good))
+    with pytest.raises(poptorch.Error, match=rf"(?s)\[aten::_linalg_check_errors\].*{message}.*test_host_calls.py"):
+        executor(wrong)
+
+
+def test_a_check_whose_results_nobody_uses():
+    def forward(x):
+        torch.linalg.inv(x)
+        return x * 2
+
+    with pytest.raises(poptorch.Error, match="(?s)singular"):
+        _inference(forward)(torch.zeros(3, 3))
+
+
+def test_assert_async():
+    def forward(x):
+        torch._assert_async((x > 0).all())
+        return x * 2
+
+    executor = _inference(forward)
+    assert torch.equal(executor(torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(poptorch.Error, match=r"(?s)\[aten::_assert_async\].*nonzero.*test_host_calls.py"):
+        executor(-torch.ones(3))
+
+
+def test_a_check_in_training():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.eye(3))
+
+        def forward(self, x):
+            y = torch.linalg.inv(self.weight * x)
+            return y, poptorch.identity_loss(y.sum(), "none")
+
+    model = Model()
+    trainer = poptorch.trainingModel(model, poptorch.Options().showCompilationProgressBar(False),
+                                     torch.optim.SGD(model.parameters(), lr=0.01))
+    trainer(torch.ones(()))
+    with pytest.raises(poptorch.Error, match="singular"):
+        trainer(torch.zeros(()))
+
+
+def test_an_error_of_torch_names_the_op_and_the_line():
+    with pytest.raises(poptorch.Error, match=r"(?s)\[aten::.*test_host_calls.py"):
+        _inference(lambda x: torch.linalg.eigvalsh(x))(torch.ones(3, 4))
+
+
+@pytest.mark.parametrize("layer", [torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(3, 4, 3, padding="same"),
+                                   torch.nn.ConvTranspose2d(3, 4, 2, 2), torch.nn.Conv1d(3, 4, 3, 2)],
+                         ids=["conv", "same", "transposed", "conv1d"])
+def test_a_traced_convolution_stays_on_the_device(layer):
+    x = torch.randn(2, 3, 8) if isinstance(layer, torch.nn.Conv1d) else torch.randn(2, 3, 8, 8)
+    traced = torch.jit.trace(layer, x)
+    executor = _inference(lambda x: traced(x * 1))
+    torch.testing.assert_close(executor(x), layer(x).detach(), rtol=1e-4, atol=1e-5)
+    assert not executor._core.host_calls()

@@ -1,5 +1,5 @@
 // host_call: work only the front end can do, in the middle of a program. Its gradient is another host call, which
-// receives the inputs and the gradients of all outputs.
+// receives the inputs and the gradients of all outputs. A call without outputs checks its inputs.
 #include "aspen/ops/host_call/host_call.h"
 
 #include <charconv>
@@ -73,9 +73,7 @@ std::vector<TensorType> infer_host_call(const InferContext& c) {
     c.check(i >= 0 && static_cast<std::size_t>(i) < c.num_inputs() && is_floating(c.in(i).dtype),
             "input {} is listed as differentiable, but is not a floating point input.", i);
   }
-  auto types = TypeListParser(c, attrs.outputs).parse();
-  c.check(!types.empty(), "has no outputs.");
-  return types;
+  return TypeListParser(c, attrs.outputs).parse();
 }
 
 void host_call_gradient(GradientContext& c) {
@@ -105,7 +103,8 @@ void define_host_call(OpRegistry& ops) {
       .outputs("outputs", "types listed in the attribute outputs")
       .infer(infer_host_call)
       .gradient(host_call_gradient)
-      .random();  // nothing is known of the function: it may draw numbers, so calls are neither folded nor merged
+      .side_effect()  // nothing is known of the function: it may complain, so calls are kept, in their order
+      .random();      // and never merged
 }
 
 }  // namespace aspen
