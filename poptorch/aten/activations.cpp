@@ -90,6 +90,19 @@ void rrelu(Call& call) {
   });
 }
 
+// rrelu_with_noise(Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training=False, Generator?
+// generator=None) In training the slope of each element is left in noise: the number drawn where x <= 0, else 1.
+void rrelu_with_noise(Call& call) {
+  if (!call.boolean("training")) return rrelu(call);
+  double lower = call.number("lower"), upper = call.number("upper");
+  Expr x = expr(call, call.value("self"));
+  Expr drawn =
+      expr(call, call.b.make("random_uniform", {}, aspen::RandomAttrs{DType::kF32, x.shape(), call.new_stream()}));
+  Expr slope = where(x > 0.0, 1.0, cast(drawn * (upper - lower) + lower, x.dtype()));
+  call.write("noise", slope.v);
+  call.result((x * slope).v, call.dtype("self"));
+}
+
 // The exponential is taken of min(x, 0): the branch that is not used stays finite, and so does its gradient.
 Expr exponential_unit(Expr x, double alpha, double scale, double input_scale) {
   Expr below = where(x > 0.0, 0.0, x);
@@ -170,6 +183,7 @@ void register_activations(HandlerTable& table) {
   table.add("aten::leaky_relu", leaky_relu);
   table.add("aten::prelu", prelu);
   table.add("aten::rrelu", rrelu);
+  table.add("aten::rrelu_with_noise", rrelu_with_noise);
   table.add("aten::elu", elu);
   table.add("aten::selu", formula(selu));
   table.add("aten::celu", celu);

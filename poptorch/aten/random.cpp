@@ -1,5 +1,6 @@
 // Random numbers and dropout. Every op draws from a stream of its own; the numbers are the device's, only their
-// distributions are torch's. Nothing here has a gradient except what dropout multiplies.
+// distributions are torch's. Nothing here has a gradient except what dropout multiplies. Distributions with tensors as
+// parameters: distributions.cpp.
 #include <cmath>
 
 #include "aspen/ops/random/random.h"
@@ -22,7 +23,7 @@ void overwrite(Call& call, Expr x) {
   call.same("self");
 }
 
-// dropout(Tensor input, float p, bool train), native_dropout(Tensor input, float p, bool? train) has a mask as well
+// dropout(Tensor input, float p, bool train)
 void dropout(Call& call) {
   double p = call.number("p");
   if (!(p >= 0 && p <= 1)) throw UserError("[dropout] probability {} is not between 0 and 1.", p);
@@ -36,6 +37,24 @@ void dropout(Call& call) {
 Expr mask(Call& call, Shape shape, double keep, DType dtype) {
   return cast(uniform(call, std::move(shape)) < keep, dtype);
 }
+
+// x where the mask is set, over the probability of that; then the mask itself
+void give_masked(Call& call, std::string_view argument, double keep, ScalarType mask_type) {
+  Expr x = expr(call, call.value(argument));
+  Expr kept = uniform(call, x.shape()) >= 1 - keep;
+  Expr factor = cast(kept, DType::kF32) * (keep > 0 ? 1 / keep : 0.0);
+  call.result((x * cast(factor, x.dtype())).v, call.dtype(argument));
+  call.result(cast(kept, graph_dtype(mask_type)).v, mask_type);
+}
+// native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor mask)
+void native_dropout(Call& call) {
+  double p = call.number("p");
+  if (!(p >= 0 && p <= 1)) throw UserError("[native_dropout] probability {} is not between 0 and 1.", p);
+  bool train = !call.has("train") || call.boolean("train");
+  give_masked(call, "input", train ? 1 - p : 1, ScalarType::Bool);
+}
+// _fused_dropout(Tensor self, float p, Generator? generator=None) -> (Tensor, Tensor mask): p is that of keeping
+void fused_dropout(Call& call) { give_masked(call, "self", call.number("p"), ScalarType::Byte); }
 
 Shape feature_shape(const Expr& x) {
   if (x.rank() < 2) throw UserError("[feature_dropout] needs at least 2 axes, not shape {}.", to_string(x.shape()));
@@ -158,7 +177,6 @@ void normal_tensors(Call& call) {
   give(call, normal(call, shape) * deviation + mean_value, call.dtype(tensor("mean") ? "mean" : "std"));
 }
 
-// normal_functional(Tensor self, float mean=0., float std=1.)
 Expr normal_like_self(Call& call) {
   return normal(call, call.value("self")->shape()) * call.number("std") + call.number("mean");
 }
@@ -209,6 +227,8 @@ void bernoulli_tensor(Call& call) {
 }
 // bernoulli_.float(Tensor(a!) self, float p=0.5)
 void bernoulli_in_place(Call& call) { overwrite(call, uniform(call, call.value("self")->shape()) < call.number("p")); }
+// normal_functional(Tensor self, float mean=0., float std=1.)
+void normal_functional(Call& call) { give(call, normal_like_self(call), call.dtype("self")); }
 // normal_(Tensor(a!) self, float mean=0., float std=1.)
 void normal_in_place(Call& call) { overwrite(call, normal_like_self(call)); }
 
@@ -216,6 +236,8 @@ void normal_in_place(Call& call) { overwrite(call, normal_like_self(call)); }
 
 void register_random(HandlerTable& table) {
   table.add("aten::dropout", dropout);
+  table.add("aten::native_dropout", native_dropout);
+  table.add("aten::_fused_dropout", fused_dropout);
   table.add("aten::feature_dropout", feature_dropout);
   table.add("aten::alpha_dropout", alpha_dropout(false));
   table.add("aten::feature_alpha_dropout", alpha_dropout(true));
@@ -237,6 +259,7 @@ void register_random(HandlerTable& table) {
     table.add(std::string("aten::normal") + overload, normal_tensors);
   }
   table.add("aten::normal_", normal_in_place);
+  table.add("aten::normal_functional", normal_functional);
   table.add("aten::uniform", uniform_between);
   table.add("aten::exponential", exponential);
   table.add("aten::geometric", geometric);

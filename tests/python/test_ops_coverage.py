@@ -9,10 +9,10 @@ from support import compare
 
 # Compared by tests that look at distributions instead of values.
 RANDOM = {"bernoulli", "cauchy", "dropout", "exponential", "geometric", "log_normal", "normal", "rand", "randint",
-    "randn",
-          "randperm", "random", "rrelu", "uniform", "alpha_dropout", "feature_alpha_dropout", "feature_dropout",
-              "rand_like",
-          "randn_like", "randint_like", "normal_", "bernoulli_"}
+          "randn", "randperm", "random", "rrelu", "uniform", "alpha_dropout", "feature_alpha_dropout",
+          "feature_dropout", "rand_like", "randn_like", "randint_like", "normal_", "bernoulli_", "normal_functional",
+          "native_dropout", "_fused_dropout", "rrelu_with_noise", "_standard_gamma", "_sample_dirichlet", "poisson",
+          "binomial", "multinomial"}
 
 
 def all_cases():
