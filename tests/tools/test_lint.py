@@ -109,6 +109,13 @@ def test_a_complaint_of_tidy_fails(tree):
     assert tree.lint() == 0
 
 
+def test_what_clang_cannot_read_is_left_out(tree):
+    tree.write("aspen/a.h", "#include <torch/torch.h>\n")
+    tree.write("aspen/b.cpp", "// a change\n")
+    assert tree.lint() == 0
+    assert tree.tidied() == {"aspen/b.cpp"}
+
+
 def test_all_reads_everything(tree):
     tree.write("aspen/a.cpp", "// a change\n")
     assert tree.lint("--all") == 0
