@@ -186,6 +186,14 @@ def test_beta_reparameterises():
     torch.testing.assert_close(gradient.double(), expected, rtol=5e-3, atol=1e-4)
 
 
+def test_gamma_reparameterises():
+    torch.manual_seed(1)
+    alpha, weights = spread(0.2, 3.0, 300), torch.randn(300)
+    y, gradient = gradient_of(lambda a: D.Gamma(a, torch.tensor(2.0)).rsample(), alpha, weights)
+    expected = torch._standard_gamma_grad(alpha.double(), 2 * y.double()) / 2 * weights
+    torch.testing.assert_close(gradient.double(), expected, rtol=2e-3, atol=1e-5)
+
+
 @pytest.mark.parametrize("draw", [torch.poisson, lambda p: torch.binomial(torch.full_like(p, 9.0), p)],
                          ids=["poisson", "binomial"])
 def test_counts_have_a_gradient_of_zero(draw):

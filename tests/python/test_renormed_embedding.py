@@ -24,3 +24,32 @@ def test_inference_shortens_the_rows_it_reads():
     compare.no_host_calls(executor, "embedding")
     executor.copyWeightsToHost()
     torch.testing.assert_close(layer.weight.detach(), eager.weight.detach())
+
+
+class Classifier(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = table()
+        self.loss = torch.nn.MSELoss()
+
+    def forward(self, index, target):
+        y = self.table(index).sum(1)
+        return y, self.loss(y, target)
+
+
+def test_training_keeps_the_gradient_of_the_table():
+    model = Classifier()
+    eager = copy.deepcopy(model)
+    index, target = torch.tensor([[1, 4], [4, 2], [0, 1]]), torch.randn(3, 3) * 3
+    trainer = poptorch.trainingModel(model, compare.options(), torch.optim.SGD(model.parameters(), lr=0.5))
+    optimizer = torch.optim.SGD(eager.parameters(), lr=0.5)
+    for _ in range(4):
+        y, loss = trainer(index, target)
+        optimizer.zero_grad()
+        expected, expected_loss = eager(index, target)
+        expected_loss.backward()
+        optimizer.step()
+        torch.testing.assert_close(y, expected.detach())
+        torch.testing.assert_close(loss, expected_loss.detach())
+    torch.testing.assert_close(model.table.weight.detach(), eager.table.weight.detach())
+    compare.no_host_calls(trainer, "embedding")
