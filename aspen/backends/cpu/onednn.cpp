@@ -7,6 +7,7 @@
 #endif
 
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "aspen/backends/cpu/isa.h"
