@@ -1,5 +1,6 @@
 """PoplarExecutor: a wrapped model. Compiles it at its first call, runs it, and keeps weights in step with the host."""
 
+import contextlib
 import datetime
 import os
 import sys
@@ -362,7 +363,12 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         if self._host_weights is not None:
             self._host_weights.stale = False
             self._host_weights.version += 1  # the host may have changed them: those who follow take them too
-        self._core.upload_weights(keeps_private)
+        with contextlib.ExitStack() as turns:  # no trainer copies its weights to the host while they are read there
+            for source in _weight_sync.sources_below(self._executed):
+                trainer = source.executor()
+                if trainer is not None:
+                    turns.enter_context(trainer._lock)
+            self._core.upload_weights(keeps_private)
 
     def _refresh_weights(self):
         """Takes over what followed trainers have learnt since the last upload."""

@@ -41,12 +41,8 @@ class HostWeights:
         with executor._lock:
             if not self.stale:  # another thread was first
                 return False
-            self.stale = False  # first, because the copy itself touches the tensors
-            try:
-                executor._download_weights()
-            except BaseException:
-                self.stale = True
-                raise
+            executor._download_weights()
+            self.stale = False  # only now: other threads go on meanwhile, and must wait
             self.version += 1
             return True
 
