@@ -8,7 +8,7 @@ class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.first = torch.nn.Linear(4, 4)
-        self.second = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        self.second = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
         self.register_buffer("scale", torch.ones(4))
 
     def forward(self, x):
