@@ -2,6 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <string_view>
+
 namespace aspen {
 namespace {
 
@@ -81,7 +84,15 @@ class Encoder final : public AttrVisitor {
     add(&function, sizeof(function));
   }
 
-  const std::string& bytes() const { return bytes_; }
+  std::size_t hash() const {
+    std::size_t result = std::hash<std::string>()(bytes_);
+    for (const Blob& blob : blobs_) {
+      if (!blob.bytes) continue;
+      std::string_view text(reinterpret_cast<const char*>(blob.bytes->data()), blob.bytes->size());
+      result = result * 0x9E3779B97F4A7C15u + std::hash<std::string_view>()(text);
+    }
+    return result;
+  }
 
   bool operator==(const Encoder& other) const {
     if (bytes_ != other.bytes_) return false;
@@ -114,7 +125,7 @@ std::string Attrs::to_string() const {
 
 bool Attrs::operator==(const Attrs& other) const {
   if (holder_ == other.holder_) return true;
-  if (holder_->type() != other.holder_->type()) return false;
+  if (holder_->type() != other.holder_->type() || hash() != other.hash()) return false;
   Encoder mine, theirs;
   holder_->visited(mine);
   other.holder_->visited(theirs);
@@ -122,9 +133,13 @@ bool Attrs::operator==(const Attrs& other) const {
 }
 
 std::size_t Attrs::hash() const {
+  std::size_t known = holder_->hash.load(std::memory_order_relaxed);
+  if (known != 0) return known;
   Encoder encoder;
   holder_->visited(encoder);
-  return std::hash<std::string>()(encoder.bytes()) ^ holder_->type().hash_code();
+  known = std::max<std::size_t>(1, encoder.hash() ^ holder_->type().hash_code());
+  holder_->hash.store(known, std::memory_order_relaxed);
+  return known;
 }
 
 }  // namespace aspen

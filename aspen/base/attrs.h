@@ -7,6 +7,7 @@
 //   };
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -89,13 +90,15 @@ class Attrs {
 
   std::string to_string() const;              // "{axis=-1}", "" when there are no fields
   bool operator==(const Attrs& other) const;  // same struct, same fields; functions are equal only to themselves
-  std::size_t hash() const;                   // equal attributes have equal hashes
+  // Of every field, the bytes of constants included; computed once. Equal attributes have equal hashes.
+  std::size_t hash() const;
 
  private:
   struct HolderBase {
     virtual ~HolderBase() = default;
     virtual std::shared_ptr<const HolderBase> visited(AttrVisitor&) const = 0;
     virtual const std::type_info& type() const = 0;
+    mutable std::atomic<std::size_t> hash{0};  // 0: not known yet
   };
 
   template <class T>
