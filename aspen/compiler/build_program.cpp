@@ -25,8 +25,8 @@ bool only_fills_variables(const Op& op) {
 }
 
 bool is_constant(const Op& op) {
-  if (op.is("constant")) return true;
-  if (!op.is("full") && !op.is("iota")) return false;
+  if (op.def().is_stored()) return true;
+  if (!op.def().is_source()) return false;
   return op.output()->type().bytes() <= kLargestKeptSource && !only_fills_variables(op);
 }
 

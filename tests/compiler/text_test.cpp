@@ -33,7 +33,8 @@ TEST(Text, PrintsAReadableGraph) {
       "  %0: f32[16, 10] = dot(%x, %fc.weight) {transpose_a=false, transpose_b=true} scope \"fc\" at \"model.py:12\"\n"
       "  %1: f32[16, 10] = log_softmax(%0) {axis=1} device 1 stage 2 phase 3\n"
       "  %2: f32[], %3: f32[] = nll(%1, %labels, _) {ignore_index=-100, reduction=\"mean\"} no_grad\n"
-      "  %\"new scale\": f32[] = exp(%scale) update backward\n"
+      "  %4: f32[16, 10] = exp(%1) backward\n"
+      "  %\"new scale\": f32[] = exp(%scale) update\n"
       "  assign(%scale, %\"new scale\") update\n"
       "  return loss: %2, \"the weight\": %3\n"
       "}\n";

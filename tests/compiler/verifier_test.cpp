@@ -1,6 +1,7 @@
 // The verifier notices broken graphs. Builders cannot make them, so the tests break sound ones.
 #include <gtest/gtest.h>
 
+#include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/ir/parser.h"
 #include "aspen/compiler/ir/verifier.h"
 #include "aspen/ops/shape/shape.h"
@@ -93,6 +94,38 @@ TEST(Verifier, NoticesAGradientOfAnotherShape) {
       "graph @main(%x: f32[2]) {\n variable %w: f32[3] parameter trainable\n %0: f32[2] = neg(%x) backward\n"
       " gradient %w: %0\n return\n}");
   EXPECT_TRUE(contains(problem(*graph), "the gradient of variable \"w\" is f32[2]; the variable is f32[3]"));
+}
+
+TEST(Verifier, NoticesAForwardOpThatReadsTheBackwardPass) {
+  auto with = [](const std::string& details) {
+    return problem(*parse_graph("graph @main(%x: f32[2]) {\n %0: f32[2] = neg(%x) backward\n %1: f32[2] = exp(%0) " +
+                                details + "\n return y: %1\n}"));
+  };
+  EXPECT_EQ(with("backward"), "");
+  EXPECT_TRUE(
+      contains(with(""), "op exp (%2): is of the forward pass and reads input 0 (%1), a result of the backward"));
+  auto graph =
+      parse_graph("graph @main() {\n variable %w: f32[] buffer\n %0: f32[] = neg(%w) update backward\n return\n}");
+  EXPECT_TRUE(contains(problem(*graph), "is of the backward pass and of the weight update"));
+}
+
+// Types that were inferred when the op was made hold until somebody changes it: no rule runs a second time for nothing.
+TEST(Verifier, InfersTypesOnlyOfChangedOps) {
+  int runs = 0;
+  OpDef counted("counted");
+  counted.input("x", "").output("y", "").infer([&](const InferContext& c) {
+    ++runs;
+    return std::vector<TensorType>{c.in(0)};
+  });
+  auto graph = parse_graph("graph @main(%x: f32[2], %y: f32[2], %z: f32[3]) {\n return\n}");
+  Op* op = graph->add_op(counted, {graph->inputs()[0].get()}, Attrs());
+  verify(*graph);
+  op->set_input(0, graph->inputs()[1].get());
+  verify(*graph);
+  EXPECT_EQ(runs, 1);
+  op->set_input(0, graph->inputs()[2].get());
+  EXPECT_TRUE(contains(problem(*graph), "output 0 is f32[2]; its shape rule gives f32[3]"));
+  EXPECT_EQ(runs, 2);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ class GraphMaker {
     for (std::int64_t i = random_.between(3, 12); i > 0; --i) add_backward();
     add_accumulators();
     b_.section = Section::kUpdate;
+    b_.backward = false;
     add_update();
     return std::move(graph_);
   }

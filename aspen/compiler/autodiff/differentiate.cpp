@@ -16,9 +16,7 @@ namespace {
 class Differentiator {
  public:
   explicit Differentiator(Graph& graph)
-      : graph_(graph), b_(graph), gradients_(graph.num_values(), nullptr), reached_by_(graph.num_values(), nullptr) {
-    b_.backward = true;
-  }
+      : graph_(graph), b_(graph), gradients_(graph.num_values(), nullptr), reached_by_(graph.num_values(), nullptr) {}
 
   void run() {
     std::vector<Op*> forward;
@@ -32,7 +30,7 @@ class Differentiator {
     Op* loss = *std::find_if(forward.begin(), forward.end(), [](const Op* op) { return op->is("loss"); });
     std::erase(forward, loss);
     Value* root = loss->input(0);
-    b_.like(*loss);
+    like(*loss);
     replace_op(graph_, loss, root);
     if (wants_gradient(root)) {
       Value* seed = build::full_like(b_, root, 1);
@@ -159,6 +157,7 @@ class Differentiator {
 
   void like(const Op& op) {
     b_.like(op);
+    b_.backward = true;
     b_.no_grad = false;
   }
 

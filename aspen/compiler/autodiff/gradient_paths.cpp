@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "aspen/base/dtype.h"
+#include "aspen/compiler/ir/op_def.h"
 
 namespace aspen {
 
@@ -17,7 +18,7 @@ GradientPaths::Answer GradientPaths::answer_at_once(const Value& value) const {
   if (!is_floating(value.dtype())) return Answer::kNo;
   if (const Variable* variable = value.variable()) return variable->trainable ? Answer::kYes : Answer::kNo;
   const Op* op = value.producer();
-  return op == nullptr || op->no_grad || op->is("detach") ? Answer::kNo : Answer::kUnknown;
+  return op == nullptr || op->no_grad || op->def().does_stop_gradients() ? Answer::kNo : Answer::kUnknown;
 }
 
 bool GradientPaths::wants(const Value* wanted) {

@@ -22,6 +22,7 @@ void Builder::like(const Op& op) {
   location = op.location;
   placement = op.placement;
   section = op.section;
+  backward = op.backward;
   no_grad = op.no_grad;
 }
 

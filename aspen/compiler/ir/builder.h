@@ -35,7 +35,7 @@ class Builder {
     return emit(op, std::move(inputs), std::move(attrs))->output(0);
   }
 
-  // Takes over location, placement and section of an existing op.
+  // Takes over from an existing op all that is stamped.
   void like(const Op& op);
 
  private:

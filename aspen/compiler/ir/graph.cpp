@@ -19,6 +19,7 @@ std::vector<Value*> Op::outputs() const {
 }
 
 void Op::set_input(std::size_t i, Value* value) {
+  is_changed_ = is_changed_ || inputs_[i] == nullptr || value == nullptr || inputs_[i]->type() != value->type();
   if (inputs_[i] != nullptr) {
     auto& users = inputs_[i]->users_;
     users.erase(std::find(users.begin(), users.end(), this));
@@ -92,6 +93,7 @@ Op* Graph::add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op*
   }
   op->inputs_.assign(inputs.size(), nullptr);
   for (std::size_t i = 0; i < inputs.size(); ++i) op->set_input(i, inputs[i]);
+  op->is_changed_ = false;
   auto place = before != nullptr ? before->self_ : ops_.end();
   auto inserted = ops_.insert(place, std::move(op));
   (*inserted)->self_ = inserted;

@@ -112,13 +112,19 @@ class Op {
   const A& attrs() const {
     return attrs_.as<A>();
   }
-  void set_attrs(Attrs attrs) { attrs_ = std::move(attrs); }
+  void set_attrs(Attrs attrs) {
+    attrs_ = std::move(attrs);
+    is_changed_ = true;
+  }
+  // Whether attributes, or the type of an input, have changed since the types of the outputs were inferred: only then
+  // has the verifier to infer them once more.
+  bool is_changed() const { return is_changed_; }
 
   Location location;
   Placement placement;
   Section section = Section::kStep;
   std::int64_t task = -1;  // index into Graph::tasks; -1: not partitioned yet
-  bool backward = false;   // made by autodiff
+  bool backward = false;   // made by autodiff, or reads what is; in kStep only
   bool no_grad = false;    // captured while gradients were switched off
 
  private:
@@ -127,6 +133,7 @@ class Op {
   std::vector<Value*> inputs_;
   std::vector<std::unique_ptr<Value>> outputs_;
   Attrs attrs_;
+  bool is_changed_ = false;
   std::list<std::unique_ptr<Op>>::iterator self_;
 };
 

@@ -93,6 +93,7 @@ class GradientContext {
 };
 
 using GradientFunction = std::function<void(GradientContext&)>;
+using ProductsFunction = std::function<double(const Op&)>;
 
 // A typical use of the op; the generic tests run each one on every backend and check its gradient by finite
 // differences. Floating inputs are drawn from [low, high); integer inputs from [int_low, int_high).
@@ -151,19 +152,48 @@ class OpDef {
     alias_ = true;
     return *this;
   }
+  // It does something besides giving results: on the host, on standard error, to a variable. It runs exactly as often
+  // as the model says and in the model's order: never dropped, merged, folded, copied or moved across another such op.
+  OpDef& impure() {
+    impure_ = true;
+    return *this;
+  }
+  // An impure op that is dropped all the same when nothing uses its results.
+  OpDef& droppable() {
+    droppable_ = true;
+    return *this;
+  }
+  // The results depend on seed, step or replica: never folded, never merged. Run again in the same step, it gives the
+  // same.
+  OpDef& random() {
+    random_ = true;
+    return *this;
+  }
+  // Operands broadcast by numpy rules: what was broadcast for the op may be handed over as it was before.
+  OpDef& broadcasts() {
+    broadcasts_ = true;
+    return *this;
+  }
+  // The result is part of the program: nothing computes it, and it is always at hand.
+  OpDef& stored() {
+    stored_ = true;
+    return *this;
+  }
   // Means something to `differentiate` alone: afterwards output i is input i, and the op is gone.
   OpDef& marker() {
     marker_ = true;
     return *this;
   }
-  OpDef& side_effect() {
-    side_effect_ = true;
+  // Whatever the results are used for, the inputs have no part in it as far as gradients go.
+  OpDef& stops_gradients() {
+    stops_gradients_ = true;
     return *this;
-  }  // never dead, never moved across its like
-  OpDef& random() {
-    random_ = true;
+  }
+  // Multiplications it takes, where that is far more than it has elements. Without it an op counts its elements only.
+  OpDef& products(ProductsFunction count) {
+    products_ = std::move(count);
     return *this;
-  }  // never folded, never merged
+  }
   OpDef& example(Example e) {
     examples_.push_back(std::move(e));
     return *this;
@@ -179,9 +209,17 @@ class OpDef {
   std::size_t output_index(std::string_view port) const;
   bool has_gradient() const { return gradient_ != nullptr; }
   bool is_alias() const { return alias_; }
-  bool is_marker() const { return marker_; }
-  bool has_side_effect() const { return side_effect_; }
+  bool is_impure() const { return impure_; }
+  bool is_droppable() const { return droppable_ || !impure_; }  // when nothing uses its results
   bool is_random() const { return random_; }
+  // Whether equal inputs and attributes give equal results, and nothing else happens: it may be merged and folded.
+  bool is_function() const { return !impure_ && !random_; }
+  bool is_source() const { return inputs_.empty() && is_function(); }  // always gives the same
+  bool is_stored() const { return stored_; }
+  bool is_marker() const { return marker_; }
+  bool does_broadcast() const { return broadcasts_; }
+  bool does_stop_gradients() const { return stops_gradients_; }
+  double num_products(const Op& op) const { return products_ == nullptr ? 0 : products_(op); }
   const std::vector<std::pair<std::size_t, std::size_t>>& inplace_pairs() const { return inplace_; }
   const std::vector<Example>& examples() const { return examples_; }
   const Attrs& default_attrs() const { return default_attrs_; }
@@ -196,7 +234,9 @@ class OpDef {
   InferFunction infer_;
   GradientFunction gradient_;
   std::vector<std::pair<std::size_t, std::size_t>> inplace_;
-  bool alias_ = false, marker_ = false, side_effect_ = false, random_ = false;
+  ProductsFunction products_;
+  bool alias_ = false, impure_ = false, droppable_ = false, random_ = false, broadcasts_ = false, stored_ = false,
+       marker_ = false, stops_gradients_ = false;
   std::vector<Example> examples_;
   Attrs default_attrs_;
 };

@@ -52,11 +52,16 @@ class Verifier {
       bool is_here = producer != nullptr ? producer->section == op.section
                                          : input->variable() != nullptr || op.section == Section::kStep;
       if (!is_here) fail(op, fmt::format("input {} comes from another section; only variables carry values across", i));
+      if (producer != nullptr && producer->backward && !op.backward) {
+        fail(op, fmt::format("is of the forward pass and reads input {} (%{}), a result of the backward pass", i,
+                             input->id()));
+      }
       ++reads_[input->id()];
     }
-    check_types(op);
+    if (op.backward && op.section == Section::kUpdate) fail(op, "is of the backward pass and of the weight update");
+    if (op.is_changed()) check_types(op);
     if (op.is("assign")) check_assign(op);
-    for (const Value* output : op.outputs()) known_[output->id()] = output;
+    for (std::size_t i = 0; i < op.num_outputs(); ++i) known_[op.output(i)->id()] = op.output(i);
   }
 
   void check_task(const Op& op) {

@@ -9,6 +9,7 @@ namespace aspen {
 // Checks that
 //  - ops come after the ops whose results they read, and read only values of their own section, graph inputs
 //    (kStep) and variables;
+//  - an op of kStep that reads a result of the backward pass belongs to it too; ops of kUpdate do not;
 //  - output types are those the op's shape rule gives;
 //  - the users of a value are exactly the ops that read it;
 //  - a variable is assigned at most once per section;

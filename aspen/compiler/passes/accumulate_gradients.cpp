@@ -13,7 +13,6 @@ class GradientAccumulator {
   GradientAccumulator(Graph& graph, const CompileOptions& options)
       : graph_(graph), b_(graph), options_(options),
         num_contributions_(static_cast<double>(options.gradient_accumulation) * static_cast<double>(options.replicas)) {
-    b_.backward = true;
   }
 
   void run() {
@@ -33,12 +32,14 @@ class GradientAccumulator {
 
     b_.like(home_of(parameter));
     b_.no_grad = false;
+    b_.backward = true;
     b_.section = Section::kStep;
     Value* contribution = build::cast(b_, gradient, dtype);
     if (options_.running_mean) contribution = mean_of(contribution);
     b_.emit("assign", {sum, has_one ? contribution : build::add(b_, sum, contribution)});
 
     b_.section = Section::kUpdate;
+    b_.backward = false;
     Value* reduced = options_.running_mean ? sum : mean_of(sum);
     if (reduced != sum) reduced->set_name("ReducedGradient___" + parameter.name);  // for the reader
     graph_.set_gradient(parameter, reduced);

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/passes/rewrite.h"
@@ -179,6 +178,7 @@ Value* simplify_dropout(Builder&, Op& op) { return op.attrs<DropoutAttrs>().p ==
 // A transpose of the last two axes becomes a flag of dot.
 Value* simplify_dot(Builder&, Op& op) {
   DotAttrs attrs = op.attrs<DotAttrs>();
+  bool is_changed = false;
   for (std::size_t i : {0, 1}) {
     const Op* inner = made_by(op.input(i), "transpose");
     if (inner == nullptr) continue;
@@ -189,8 +189,9 @@ Value* simplify_dot(Builder&, Op& op) {
     bool& flag = i == 0 ? attrs.transpose_a : attrs.transpose_b;
     flag = !flag;
     op.set_input(i, inner->input(0));
+    is_changed = true;
   }
-  op.set_attrs(Attrs::of(attrs));
+  if (is_changed) op.set_attrs(Attrs::of(attrs));
   return nullptr;
 }
 
@@ -217,12 +218,8 @@ const std::unordered_map<std::string_view, Rule> kRules{
     {"dot", simplify_dot},
 };
 
-// Ops that broadcast their operands by themselves.
-const std::unordered_set<std::string_view> kBroadcasting{
-    "add",       "sub", "mul", "div", "pow", "max", "min", "atan2",       "rem_floor",  "rem_trunc",   "div_floor",
-    "div_trunc", "eq",  "ne",  "lt",  "le",  "gt",  "ge",  "logical_and", "logical_or", "logical_xor", "select"};
-
-// Feeds such an op what was broadcast for it, or one number instead of many, where the result keeps its shape.
+// Feeds an op that broadcasts its operands what was broadcast for it, or one number instead of many, where the result
+// keeps its shape.
 void skip_broadcasts(Builder& b, Op& op) {
   for (std::size_t i = 0; i < op.num_inputs(); ++i) {
     Value* input = op.input(i);
@@ -244,9 +241,8 @@ void canonicalise(Graph& graph, const PassContext&) {
   for (auto place = graph.ops().begin(); place != graph.ops().end();) {
     Op* op = place->get();
     b.like(*op);
-    b.backward = op->backward;
     b.before = op;
-    if (kBroadcasting.count(op->name()) != 0) skip_broadcasts(b, *op);
+    if (op->def().does_broadcast()) skip_broadcasts(b, *op);
     auto rule = kRules.find(op->name());
     std::size_t size_before = graph.ops().size();
     Value* simpler = rule == kRules.end() ? nullptr : rule->second(b, *op);

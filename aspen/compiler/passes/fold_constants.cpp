@@ -19,8 +19,6 @@ constexpr std::size_t kLargestFolded = 64 << 10;
 
 using Bytes = std::vector<std::byte>;
 
-bool is_source(const Op& op) { return op.is("constant") || op.is("full") || op.is("iota"); }
-
 // The number every element is, if they are all the same.
 std::optional<double> uniform(const TensorType& type, const Bytes& bytes) {
   std::size_t size = size_of(type.dtype);
@@ -49,10 +47,10 @@ class Folder {
  private:
   bool can_fold(const Op& op) const {
     const OpDef& def = op.def();
-    if (is_source(op) || def.is_alias() || def.has_side_effect() || def.is_random() || op.is("host_call")) return false;
+    if (def.is_source() || def.is_alias() || !def.is_function()) return false;
     auto is_known = [](const Value* value) {
-      return value == nullptr ||
-             (value->producer() != nullptr && is_source(*value->producer()) && value->type().bytes() <= kLargestFolded);
+      return value == nullptr || (value->producer() != nullptr && value->producer()->def().is_source() &&
+                                  value->type().bytes() <= kLargestFolded);
     };
     auto outputs = op.outputs();
     return op.num_inputs() > 0 && std::all_of(op.inputs().begin(), op.inputs().end(), is_known) &&
@@ -79,7 +77,6 @@ class Folder {
       return;
     }
     b_.like(*op);
-    b_.backward = op->backward;
     b_.before = op;
     for (std::size_t i = 0; i < op->num_outputs(); ++i) {
       Value* output = op->output(i);

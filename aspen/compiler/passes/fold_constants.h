@@ -5,7 +5,7 @@
 //   %3 = mul(%1, %2)
 //
 // A result that is the same everywhere becomes a `full`, others a `constant`; large results stay computed. Random
-// ops, ops with side effects and host calls are never folded.
+// and impure ops are never folded.
 //
 // Expects: nothing. Ensures: nothing more. Leaves dead ops to remove_dead.
 // Between two runs of canonicalise, which turns broadcasts and reshapes of constants into constants.

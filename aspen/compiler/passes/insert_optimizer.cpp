@@ -80,6 +80,7 @@ class OptimizerInserter {
     b_.like(home_of(parameter));
     b_.no_grad = false;
     b_.section = section_;
+    b_.backward = section_ == Section::kStep;
   }
 
   Value* loss_scale() {
@@ -92,7 +93,6 @@ class OptimizerInserter {
     Value* seed = find_value(graph_, kSeedName);
     if (seed == nullptr || !seed->is_used()) return;
     b_.like(*seed->producer());
-    b_.backward = true;
     // Autodiff appends, so the first use is the first in the graph. The seed may also be a gradient and nothing else.
     b_.before = seed->users().empty() ? nullptr : seed->users().front();
     Value* scale = build::cast(b_, loss_scale(), seed->dtype());
@@ -100,7 +100,6 @@ class OptimizerInserter {
     graph_.replace_uses(seed, scaled);
     scaled->producer()->set_input(0, seed);
     b_.before = nullptr;
-    b_.backward = false;
   }
 
   // Divides by the loss scale and brings the norm over all gradients below max_grad_norm, as clip_grad_norm_ does.

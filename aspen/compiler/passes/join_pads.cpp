@@ -11,7 +11,9 @@
 namespace aspen {
 namespace {
 
-bool used_once(const Graph& graph, const Value* value) { return value->users().size() == 1 && !graph.is_output(value); }
+bool used_once(const Graph& graph, const Value* value) {
+  return value->users().size() == 1 && !graph.is_output(value) && !value->is_gradient();
+}
 
 // An addition of two values of the result's own type.
 bool is_plain_add(const Op* op) {

@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t kLargestMergedSource = 16 << 10;
 
 bool can_merge(const Op& op) {
-  if (op.def().has_side_effect() || op.def().is_random() || op.num_outputs() == 0) return false;
-  return op.num_inputs() > 0 || op.is("constant") || op.output()->type().bytes() <= kLargestMergedSource;
+  if (!op.def().is_function() || op.num_outputs() == 0) return false;
+  return op.num_inputs() > 0 || op.def().is_stored() || op.output()->type().bytes() <= kLargestMergedSource;
 }
 
 std::size_t hash_of(const Op& op) {
@@ -54,6 +54,7 @@ void merge_common(Graph& graph, const PassContext& context) {
       seen.emplace(hash, op);
       continue;
     }
+    if (!op->backward) first->backward = false;  // their inputs are the same: nothing backward is among them
     for (std::size_t i = 0; i < op->num_outputs(); ++i) replace_value(graph, op->output(i), first->output(i));
     graph.erase(op);
   }

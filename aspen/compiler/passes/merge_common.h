@@ -4,8 +4,8 @@
 //   %2 = exp(%x)            =>     %1 = exp(%x)
 //   %3 = mul(%1, %2)               %3 = mul(%1, %1)
 //
-// Merges ops of one kind with the same inputs, attributes, placement and section. Never random ops or ops with side
-// effects, nor large sources: keeping those would cost more memory than writing them again costs time. On several
+// Merges ops of one kind with the same inputs, attributes, placement and section. Never random or impure
+// ops, nor large sources: keeping those would cost more memory than writing them again costs time. On several
 // devices forward and backward ops are not merged either: they end up in different tasks.
 //
 // Expects: nothing. Ensures: nothing more.

@@ -50,12 +50,15 @@ class Recomputer {
  private:
   // Numbers the ops that may run a second time.
   void find_repeatable() {
-    auto is_forward = find_forward();
+    std::vector<Op*> forward;
+    for (const auto& op : graph_.ops()) {
+      if (op->section == Section::kStep && !op->backward) forward.push_back(op.get());
+    }
     std::vector<bool> is_overwritten(graph_.num_values(), false);  // variables, by value id
-    for (const Op* op : is_forward) {
+    for (const Op* op : forward) {
       if (op->is("assign")) is_overwritten[op->input(0)->id()] = true;
     }
-    for (Op* op : is_forward) {
+    for (Op* op : forward) {
       bool reads_overwritten = std::any_of(op->inputs().begin(), op->inputs().end(), [&](const Value* input) {
         return input != nullptr && is_overwritten[input->id()];
       });
@@ -65,24 +68,7 @@ class Recomputer {
     }
   }
 
-  // Ops of the step that nothing from the backward pass flows into; an optimiser in the step is not among them.
-  std::vector<Op*> find_forward() const {
-    std::vector<Op*> result;
-    std::vector<bool> is_forward(graph_.num_values(), true);
-    for (const auto& op : graph_.ops()) {
-      bool is = op->section == Section::kStep && !op->backward &&
-                std::all_of(op->inputs().begin(), op->inputs().end(),
-                            [&](const Value* input) { return input == nullptr || is_forward[input->id()]; });
-      for (const Value* output : op->outputs()) is_forward[output->id()] = is;
-      if (is) result.push_back(op.get());
-    }
-    return result;
-  }
-
-  // Constants are always at hand and need no copy.
-  static bool runs_once(const Op& op) {
-    return op.def().has_side_effect() || op.is("host_call") || op.is("print") || op.is("constant");
-  }
+  static bool runs_once(const Op& op) { return op.def().is_impure() || op.def().is_stored(); }
 
   bool is_repeated(const Value* value, const Op& user) const {
     if (value == nullptr || value->producer() == nullptr || kept_[value->id()]) return false;

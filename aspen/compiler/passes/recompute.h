@@ -9,11 +9,11 @@
 //                                                    %8 = mul(%7, %10) backward
 //
 // A value that a backward op reads is made again from what its stage received (inputs, variables, values of other
-// stages) and from what is kept: values marked with `checkpoint`; results of ops that must run once only (side effects,
-// host calls, prints); results of ops that read a variable the forward pass assigns, which holds something else by
-// then. The copies stand just before the first backward op that needs them, so a part between two checkpoints occupies
-// memory only while its own gradients are computed. Random numbers depend on seed, step and stream alone: copies draw
-// the same. Results do not change by a bit.
+// stages) and from what is kept: values marked with `checkpoint`; results of ops that must run once only (impure ones,
+// such as host calls and prints); results of ops that read a variable the forward pass assigns, which holds something
+// else by then. The copies stand just before the first backward op that needs them, so a part between two checkpoints
+// occupies memory only while its own gradients are computed. Random numbers depend on seed, step and stream alone:
+// copies draw the same. Results do not change by a bit.
 //
 // Which stages do so is said by CompileOptions::recompute. Stages are those of the pipeline or of the phases; in
 // sharded execution a device is one.

@@ -1,10 +1,10 @@
-// Removes ops whose results nobody uses, unless they have a side effect.
+// Removes ops whose results nobody uses, unless they are impure.
 //
 //   %1 = exp(%x)
 //   %2 = neg(%x)          =>     %2 = neg(%x)
 //   return y: %2                 return y: %2
 //
-// Expects: nothing. Ensures: every op is used or has a side effect.
+// Expects: nothing. Ensures: every op is used or impure.
 // After each group of passes that leaves ops behind.
 #pragma once
 

@@ -45,7 +45,7 @@ const Op& source_of(const Value& value) {
 const Op& home_of(const Variable& variable) {
   for (const Op* user : variable.value->users()) {
     bool is_forward = user->section == Section::kStep && !user->backward && !user->is("assign");
-    if (is_forward && !user->no_grad && !user->is("detach")) return *user;
+    if (is_forward && !user->no_grad && !user->def().does_stop_gradients()) return *user;
   }
   return source_of(*variable.gradient());
 }

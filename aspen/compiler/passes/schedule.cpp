@@ -66,15 +66,15 @@ class Scheduler {
     return found == index_.end() ? -1 : found->second;
   }
 
-  // Reads after writes; ops with side effects keep their order. Sources have no edges, since they come on demand; what
-  // a load reads must be there for the user of the load.
+  // Reads after writes; impure ops keep their order, but for assigns, which follow the reads of their variables.
+  // Sources have no edges, since they come on demand; what a load reads must be there for the user of the load.
   void add_data_edges() {
     int last_effect = -1;
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
       Op* op = nodes_[i].op;
       const OpDef& def = op->def();
       bool is_assign = op->is("assign");
-      nodes_[i].is_source = (op->num_inputs() == 0 || op->is("load")) && !def.has_side_effect() && is_used(*op);
+      nodes_[i].is_source = (op->num_inputs() == 0 || op->is("load")) && !def.is_impure() && is_used(*op);
       for (std::size_t k = is_assign ? 1 : 0; k < op->num_inputs(); ++k) {
         const Value* input = op->input(k);
         if (input == nullptr) continue;
@@ -87,7 +87,7 @@ class Scheduler {
         if (def.is_alias()) root_[output->id()] = root(op->input(0));
         if (output->is_output() || is_used_elsewhere(*output)) ++remaining_uses_[root(output)];  // never freed
       }
-      if (!def.has_side_effect() || is_assign) continue;
+      if (!def.is_impure() || is_assign) continue;
       if (last_effect >= 0) add_edge(last_effect, i);
       last_effect = i;
     }

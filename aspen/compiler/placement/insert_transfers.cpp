@@ -149,7 +149,6 @@ class TransferInserter {
   // New ops look like `op` and belong to its task.
   void stamp(const Op& op, Op* before) {
     b_.like(op);
-    b_.backward = op.backward;
     b_.before = before;
     task_ = op.task;
   }

@@ -106,7 +106,6 @@ class IoOverlapper {
     if (value.variable() != nullptr) return sent_out(*value.variable());
     Op* producer = value.producer();
     b_.like(*producer);
-    b_.backward = producer->backward;
     b_.before = producer;
     Op* send = b_.emit("send", {&value}, SendAttrs{output_lane_});
     send->task = producer->task;

@@ -30,8 +30,7 @@ bool is_remade(const Op& op) {
     origin = input.producer();
     if (origin == nullptr) return op.section == Section::kUpdate || !is_assigned_in_step(input);
   }
-  const OpDef& def = origin->def();
-  return origin->num_inputs() == 0 && origin->num_outputs() > 0 && !def.is_random() && !def.has_side_effect();
+  return origin->def().is_source();
 }
 
 std::vector<std::int64_t> devices_in_use(const Graph& graph) {

@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/op_def.h"
@@ -38,15 +37,8 @@ std::vector<Op*> producers_of(const Op& op) {
   return result;
 }
 
-// Ops made by autodiff, and all that depends on them.
-std::unordered_set<const Op*> backward_ops(const std::vector<Op*>& ops) {
-  std::unordered_set<const Op*> result;
-  for (const Op* op : ops) {
-    std::vector<Op*> producers = producers_of(*op);
-    bool depends = std::any_of(producers.begin(), producers.end(), [&](Op* p) { return result.count(p) != 0; });
-    if (op->backward || depends) result.insert(op);
-  }
-  return result;
+std::size_t count_backward(const std::vector<Op*>& ops) {
+  return static_cast<std::size_t>(std::count_if(ops.begin(), ops.end(), [](const Op* op) { return op->backward; }));
 }
 
 // F0 F1 ... F(N-1)+B(N-1) ... B1 B0: a task per stage and direction, the last stage turns in one go.
@@ -55,7 +47,7 @@ class StageTasks {
   StageTasks(Graph& graph, const CompileOptions& options)
       : graph_(graph), options_(options), is_phased_(options.execution == Execution::kPhased),
         stages_(graph, options.execution), count_(static_cast<std::int64_t>(stages_.size())), ops_(placed_ops(graph)),
-        backward_(backward_ops(ops_)) {}
+        has_backward_(count_backward(ops_) > 0) {}
 
   void run() {
     if (!is_phased_) check_length();
@@ -89,12 +81,11 @@ class StageTasks {
   // Where its stage and direction say, or later if an input is made later. A gradient with uses in several stages may
   // need that; what the user wrote must not.
   void place(Op& op) {
-    bool is_backward = backward_.count(&op) != 0;
     auto stage = static_cast<std::int64_t>(stages_.index_of(op.placement));
-    op.task = is_backward ? backward_task(stage) : forward_task(stage);
+    op.task = op.backward ? backward_task(stage) : forward_task(stage);
     for (const Op* producer : producers_of(op)) {
       if (producer->task <= op.task) continue;
-      if (!is_backward) fail_backwards(op, *producer);
+      if (!op.backward) fail_backwards(op, *producer);
       op.task = producer->task;
     }
   }
@@ -154,11 +145,11 @@ class StageTasks {
   }
 
   void make_tasks() {
-    std::int64_t count = backward_.empty() ? count_ : backward_task(0) + 1;
+    std::int64_t count = has_backward_ ? backward_task(0) + 1 : count_;
     for (std::int64_t task = 0; task < count; ++task) {
       std::int64_t stage = stage_of_task(task);
       std::string name = stages_.name(stage);
-      bool is_turn = turns_in_one() && stage + 1 == count_ && !backward_.empty();
+      bool is_turn = turns_in_one() && stage + 1 == count_ && has_backward_;
       if (!is_turn) name = fmt::format("{} of {}", task < count_ ? "forward" : "backward", name);
       std::int64_t device = stages_.device(stage);
       graph_.tasks.push_back({.name = count == 1 ? "step" : name,
@@ -174,17 +165,17 @@ class StageTasks {
   Stages stages_;
   std::int64_t count_;
   std::vector<Op*> ops_;
-  std::unordered_set<const Op*> backward_;
+  bool has_backward_;
   std::unordered_map<std::int64_t, std::int64_t> lane_of_device_;
 };
 
 // One device after the other: everything that can run on a device, then the next one that has work. The whole forward
-// pass comes first: what the backward pass computes again is there to be computed late.
+// pass comes first: what the backward pass computes again is there to be computed late. Impure ops keep their order.
 class RunTasks {
  public:
   explicit RunTasks(Graph& graph)
-      : graph_(graph), ops_(placed_ops(graph)), backward_(backward_ops(ops_)),
-        forward_left_(ops_.size() - backward_.size()), missing_(ops_.size(), 0) {}
+      : graph_(graph), ops_(placed_ops(graph)), forward_left_(ops_.size() - count_backward(ops_)),
+        missing_(ops_.size(), 0) {}
 
   void run() {
     prepare();
@@ -201,18 +192,25 @@ class RunTasks {
   void prepare() {
     std::unordered_map<const Op*, std::size_t> index;
     for (std::size_t i = 0; i < ops_.size(); ++i) index.emplace(ops_[i], i);
-    users_.resize(ops_.size());
+    after_.resize(ops_.size());
+    std::size_t last_impure = ops_.size();
     for (std::size_t i = 0; i < ops_.size(); ++i) {
-      for (const Op* producer : producers_of(*ops_[i])) {
-        users_[index.at(producer)].push_back(i);
-        ++missing_[i];
+      for (const Op* producer : producers_of(*ops_[i])) add_order(index.at(producer), i);
+      if (ops_[i]->def().is_impure() && !ops_[i]->is("assign")) {
+        if (last_impure < ops_.size()) add_order(last_impure, i);
+        last_impure = i;
       }
       if (missing_[i] == 0) make_ready(i);
     }
   }
 
+  void add_order(std::size_t before, std::size_t after) {
+    after_[before].push_back(after);
+    ++missing_[after];
+  }
+
   void make_ready(std::size_t i) {
-    if (forward_left_ > 0 && backward_.count(ops_[i]) != 0) {
+    if (forward_left_ > 0 && ops_[i]->backward) {
       held_.push_back(i);
     } else {
       ready_[ops_[i]->placement.device].insert(i);
@@ -244,19 +242,18 @@ class RunTasks {
   void take(std::size_t i) {
     ops_[i]->task = static_cast<std::int64_t>(graph_.tasks.size()) - 1;
     ready_[ops_[i]->placement.device].erase(i);
-    if (backward_.count(ops_[i]) == 0 && --forward_left_ == 0) release_backward();
-    for (std::size_t user : users_[i]) {
-      if (--missing_[user] == 0) make_ready(user);
+    if (!ops_[i]->backward && --forward_left_ == 0) release_backward();
+    for (std::size_t next : after_[i]) {
+      if (--missing_[next] == 0) make_ready(next);
     }
   }
 
   Graph& graph_;
   std::vector<Op*> ops_;
-  std::unordered_set<const Op*> backward_;
   std::size_t forward_left_;
-  std::vector<int> missing_;       // inputs not computed yet
+  std::vector<int> missing_;       // ops that have to run first and have not
   std::vector<std::size_t> held_;  // backward ops that could run before the forward pass is over
-  std::vector<std::vector<std::size_t>> users_;
+  std::vector<std::vector<std::size_t>> after_;
   std::map<std::int64_t, std::set<std::size_t>> ready_;  // by device
   std::map<std::int64_t, std::int64_t> lanes_;           // by device
 };

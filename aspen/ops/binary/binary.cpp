@@ -138,7 +138,8 @@ OpDef& define_row(OpRegistry& ops, const Row& row) {
   OpDef& op = ops.define(row.name)
                   .summary(row.summary)
                   .input("a", std::string(name_of(row.kind)))
-                  .input("b", "type of a; shapes broadcast");
+                  .input("b", "type of a; shapes broadcast")
+                  .broadcasts();
   if (row.by_a != nullptr) {
     op.gradient([rules = std::array{row.by_a, row.by_b}](GradientContext& c) {
       for (std::size_t i = 0; i < 2; ++i) {

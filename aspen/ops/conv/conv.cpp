@@ -72,6 +72,12 @@ std::vector<TensorType> infer_weight_grad(const InferContext& c) {
   return {w};
 }
 
+// A kernel of w.numel / channels per element of the convolution's result; the gradients do the same work.
+double conv_products(const Value& w, const Value& y) {
+  double channels = static_cast<double>(std::max<std::int64_t>(1, w.shape()[0]));
+  return static_cast<double>(y.type().numel()) * static_cast<double>(w.type().numel()) / channels;
+}
+
 void conv_gradient(GradientContext& c) {
   const auto& attrs = c.attrs<ConvAttrs>();
   Value *x = c.in(0), *w = c.in(1), *g = c.grad();
@@ -120,20 +126,23 @@ void define_conv(OpRegistry& ops) {
                     .optional_input("bias", "(O)")
                     .output("y", "(N, O, spatial...)")
                     .infer(infer_conv)
-                    .gradient(conv_gradient);
+                    .gradient(conv_gradient)
+                    .products([](const Op& op) { return conv_products(*op.input(1), *op.output()); });
   OpDef& input_grad = ops.define<ConvGradAttrs>("conv_input_grad")
                           .summary("Gradient of conv by its input; the forward pass of a transposed convolution.")
                           .input("g", "gradient of the convolution's result")
                           .input("w", "weight of the convolution")
                           .output("dx", "attribute shape")
                           .infer(infer_input_grad)
-                          .gradient(input_grad_gradient);
+                          .gradient(input_grad_gradient)
+                          .products([](const Op& op) { return conv_products(*op.input(1), *op.input(0)); });
   OpDef& weight_grad = ops.define<ConvGradAttrs>("conv_weight_grad")
                            .summary("Gradient of conv by its weight.")
                            .input("x", "input of the convolution")
                            .input("g", "gradient of the convolution's result")
                            .output("dw", "attribute shape")
-                           .infer(infer_weight_grad);
+                           .infer(infer_weight_grad)
+                           .products([](const Op& op) { return conv_products(*op.output(), *op.input(1)); });
   for (const Case& e : example_cases()) {
     conv.example({.inputs = {f32(e.x), f32(e.w), f32({e.w[0]})}, .attrs = Attrs::of(e.attrs)});
     input_grad.example({.inputs = {f32(e.y), f32(e.w)}, .attrs = Attrs::of(ConvGradAttrs{e.attrs, e.x})});

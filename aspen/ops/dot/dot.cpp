@@ -26,6 +26,13 @@ std::vector<TensorType> infer_dot(const InferContext& c) {
   return {y};
 }
 
+// (B, M, K) x (B, K, N) -> (B, M, N): B * M * N * K.
+double dot_products(const Op& op) {
+  const Shape& a = op.input(0)->shape();
+  std::int64_t k = op.attrs<DotAttrs>().transpose_a ? a[a.size() - 2] : a.back();
+  return static_cast<double>(op.output()->type().numel()) * static_cast<double>(k);
+}
+
 void dot_gradient(GradientContext& c) {
   auto [ta, tb] = c.attrs<DotAttrs>();
   Value *a = c.in(0), *b = c.in(1), *g = c.grad();
@@ -47,6 +54,7 @@ void define_dot(OpRegistry& ops) {
       .output("y", "(batch..., M, N)")
       .infer(infer_dot)
       .gradient(dot_gradient)
+      .products(dot_products)
       .example(example({3, 4}, {4, 5}, false, false))
       .example(example({2, 4, 3}, {2, 4, 5}, true, false))
       .example(example({2, 3, 4}, {2, 5, 4}, false, true))

@@ -98,13 +98,13 @@ void host_call_gradient(GradientContext& c) {
 
 void define_host_call(OpRegistry& ops) {
   ops.define<HostCallAttrs>("host_call")
-      .summary("Outputs computed by the front end on the host.")
+      .summary(
+          "Work of the front end on the host. Without outputs it is run for what it does, a check that raises, say.")
       .inputs("inputs", "any types")
       .outputs("outputs", "types listed in the attribute outputs")
       .infer(infer_host_call)
       .gradient(host_call_gradient)
-      .side_effect()  // nothing is known of the function: it may complain, so calls are kept, in their order
-      .random();      // and never merged
+      .impure();  // nothing is known of the function
 }
 
 }  // namespace aspen

@@ -61,7 +61,7 @@ TEST(HostCall, ACheckHasNoOutputsAndRuns) {
   auto refuse = std::make_shared<Lambda>([](auto, auto) { throw UserError("refused"); });
   HostCallAttrs attrs{refuse, nullptr, {}, ""};
   EXPECT_EQ(user_error([&] { apply("host_call", {f32({1}, {3})}, attrs); }), "refused");
-  EXPECT_TRUE(op_registry().find("host_call").has_side_effect());
+  EXPECT_TRUE(op_registry().find("host_call").is_impure());
 }
 
 TEST(HostCall, RejectsOutputsItCannotRead) {

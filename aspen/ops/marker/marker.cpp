@@ -47,9 +47,9 @@ std::vector<TensorType> infer_assign(const InferContext& c) {
 }  // namespace
 
 void define_marker(OpRegistry& ops) {
-  define_identity(ops, "detach", "x, with no gradient flowing back.").alias().marker();
+  define_identity(ops, "detach", "x, with no gradient flowing back.").alias().marker().stops_gradients();
   define_identity(ops, "nop", "x, by an op that is never optimised away.")
-      .side_effect()
+      .impure()
       .inplace(0, 0)
       .gradient(pass_gradient);
   define_identity(ops, "checkpoint", "x, kept for the backward pass rather than computed again.")
@@ -66,7 +66,8 @@ void define_marker(OpRegistry& ops) {
       .output("y", "x")
       .infer(infer_print)
       .inplace(0, 0)
-      .random()  // like a random op it must run every time: never folded, never merged with its like
+      .impure()
+      .droppable()  // as poptorch.ipu_print_tensor promises
       .gradient(print_gradient)
       .example({.inputs = {{DType::kF32, {2, 3}}},
                 .attrs = Attrs::of(PrintAttrs{.title = "example", .print_gradient = false})});
@@ -76,7 +77,7 @@ void define_marker(OpRegistry& ops) {
       .summary("Stores x in a variable; readers of the variable see it from the next run of the section on.")
       .input("variable", "value of the variable")
       .input("x", "what it holds afterwards, same type")
-      .side_effect()
+      .impure()
       .infer(infer_assign);
 }
 

@@ -34,6 +34,7 @@ void define_select(OpRegistry& ops) {
                       .input("b", "type of a; all three shapes broadcast")
                       .output("y", "type of a, broadcast shape")
                       .infer(infer_select)
+                      .broadcasts()
                       .inplace(0, 1)
                       .inplace(0, 2)
                       .gradient(select_gradient);

@@ -55,6 +55,7 @@ void define_source(OpRegistry& ops) {
       .summary("Data known while compiling.")
       .output("y", "the type and shape asked for")
       .infer(infer_constant)
+      .stored()
       .example({.attrs = example_constant()});
 }
 
