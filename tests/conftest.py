@@ -9,6 +9,8 @@ import os
 
 import pytest
 
+os.environ.setdefault("ASPEN_VERIFY", "1")  # graphs are checked after each pass, as a release build would not do
+
 GRACE = float(os.environ.get("ASPEN_TEST_GRACE", 30))  # seconds pytest-timeout has for itself
 
 

@@ -1,9 +1,22 @@
 #include "aspen/compiler/compile.h"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "aspen/compiler/build_program.h"
 #include "aspen/compiler/passes/pipeline.h"
 
 namespace aspen {
+
+bool verifies_by_default() {
+  const char* wish = std::getenv("ASPEN_VERIFY");
+  if (wish != nullptr && *wish != '\0') return std::string_view(wish) != "0";
+#ifdef NDEBUG
+  return false;
+#else
+  return true;
+#endif
+}
 
 std::unique_ptr<Program> compile(Graph& graph, const CompileOptions& options, const Backend& backend) {
   if (options.gradient_accumulation < 1 || (!options.training && options.gradient_accumulation != 1)) {

@@ -62,6 +62,8 @@ struct TensorLocations {
 // Phased execution: which values that live longer than a phase leave the device.
 enum class Liveness : std::uint8_t { kAlwaysLive, kOffDeviceAfterForward, kOffDeviceAfterEachPhase };
 
+bool verifies_by_default();
+
 struct CompileOptions {
   bool training = false;
   std::int64_t gradient_accumulation = 1;
@@ -82,6 +84,9 @@ struct CompileOptions {
   bool checks_floats = false;
   OptimizerSpec optimizer;
   std::vector<std::string> skip_passes;
+  // Whether the graph is checked after every pass, against ir/verifier.h and what the pass promises, rather than once
+  // after the last. Said by the environment variable ASPEN_VERIFY (1 or 0); without it, builds with assertions do.
+  bool verify_passes = verifies_by_default();
   std::function<void(double fraction)> progress;
 };
 

@@ -13,7 +13,8 @@
 namespace aspen {
 namespace {
 
-void check(const Graph& graph, const std::vector<Condition>& conditions, std::string_view pass, const char* when) {
+void check_conditions(const Graph& graph, const std::vector<Condition>& conditions, std::string_view pass,
+                      const char* when) {
   for (const Condition& condition : conditions) {
     std::string problem = condition.violation(graph);
     if (!problem.empty()) {
@@ -33,19 +34,25 @@ void dump(const Graph& graph, std::size_t number, std::string_view pass) {
   if (!file) throw UserError("ASPEN_DUMP: cannot write {}.", path.string());
 }
 
+void verify_after(const Graph& graph, std::string_view pass) {
+  try {
+    verify(graph);
+  } catch (const Error&) {
+    rethrow_with_context(fmt::format("after pass {}", pass));
+  }
+}
+
 void run_pass(Graph& graph, const Pass& pass, const PassContext& context) {
   using Clock = std::chrono::steady_clock;
-  check(graph, pass.expects, pass.name, "before");
+  bool checks = context.options.verify_passes;
+  if (checks) check_conditions(graph, pass.expects, pass.name, "before");
   auto start = Clock::now();
   pass.function(graph, context);
   std::chrono::duration<double, std::milli> elapsed = Clock::now() - start;
   log::debug("pass {}: {:.2f} ms, {} ops", pass.name, elapsed.count(), graph.ops().size());
-  try {
-    verify(graph);
-  } catch (const Error&) {
-    rethrow_with_context(fmt::format("after pass {}", pass.name));
-  }
-  check(graph, pass.ensures, pass.name, "after");
+  if (!checks) return;
+  verify_after(graph, pass.name);
+  check_conditions(graph, pass.ensures, pass.name, "after");
 }
 
 }  // namespace
@@ -66,6 +73,7 @@ void run_passes(Graph& graph, std::span<const Pass> passes, const PassContext& c
       context.options.progress(static_cast<double>(number) / static_cast<double>(passes.size() + 1));
     }
   }
+  if (!context.options.verify_passes && !passes.empty()) verify_after(graph, passes.back().name);
 }
 
 }  // namespace aspen

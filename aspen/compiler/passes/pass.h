@@ -1,5 +1,6 @@
 // A pass is a function over a graph; the runner is the one way to call it. It times the pass, writes the graph to
-// a file when asked, skips by name, then verifies the graph and the conditions the pass promises.
+// a file when asked, skips by name, then verifies the graph and the conditions the pass promises (see
+// CompileOptions::verify_passes).
 #pragma once
 
 #include <span>
@@ -32,8 +33,9 @@ struct Pass {
   std::vector<Condition> ensures = {};
 };
 
-// Runs the passes in order, except those in options.skip_passes. With the environment variable ASPEN_DUMP set to a
-// folder, the graph is written there before the first pass and after each.
+// Runs the passes in order, except those in options.skip_passes. The graph they leave behind is verified in any case.
+// With the environment variable ASPEN_DUMP set to a folder, the graph is written there before the first pass and after
+// each.
 void run_passes(Graph& graph, std::span<const Pass> passes, const PassContext& context);
 
 }  // namespace aspen

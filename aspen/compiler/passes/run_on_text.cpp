@@ -140,7 +140,7 @@ class OptionReader {
   }
 
   static constexpr std::array<const char*, 4> kKinds{"weights", "optimizer_state", "accumulators", "activations"};
-  CompileOptions options_{.training = true};
+  CompileOptions options_{.training = true, .verify_passes = true};
   std::map<std::string, std::function<void(const std::string& value)>> words_;
   std::string word_;  // being read
 };
