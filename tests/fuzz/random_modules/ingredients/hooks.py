@@ -1,0 +1,30 @@
+"""Hooks on activations. Those of parameters and modules are registered in __init__ (`setup.py`)."""
+
+from ..draft import Rejected
+
+# Functions of the gradient alone.
+HOOKS = ("lambda grad: grad * {n}", "lambda grad: grad.clamp(-0.02, 0.02)", "lambda grad: None", "lambda grad: -grad",
+         "lambda grad: torch.where(grad > 0, grad, 0.1 * grad)", "lambda grad: grad / (1 + grad.norm())",
+         "lambda grad: torch.zeros_like(grad)", "lambda grad: grad - grad.mean()", "lambda grad: grad.tanh()",
+         "lambda grad: grad * (grad.abs() < 0.05)")
+
+
+def hook(draft):
+    return draft.random.choice(HOOKS).replace("{n}", draft.number(0.2, 2))
+
+
+def on_activation(draft):
+    names = [name for name in draft.floats() if draft.value(name).requires_grad]
+    if not names:
+        raise Rejected("nothing with a gradient")
+    name, random = draft.pick(names), draft.random
+    masks = [buffer for buffer in draft.buffers() if draft.value(buffer).shape == draft.value(name).shape]
+    others = [other for other in draft.floats() if draft.value(other).shape == draft.value(name).shape]
+    options = [f"{name}.register_hook({hook(draft)})"] * 4
+    options.append(f"handle = {name}.register_hook({hook(draft)})\nhandle.remove()")
+    options.append(f"{name}.register_hook({hook(draft)})\n{name}.register_hook({hook(draft)})")
+    if masks:
+        options += [f"{name}.register_hook(lambda grad, mask={random.choice(masks)}.clone(): grad * mask)"] * 3
+    options.append(f"{name}.register_hook(lambda grad, other={random.choice(others)}.detach().clone(): grad * other.tanh())")
+    options.append(f"{name}.retain_grad()\n{name}.register_hook({hook(draft)})")
+    draft.add(random.choice(options), changes=True)
