@@ -33,7 +33,7 @@ class Draft:
         self._restart()
 
     def _restart(self):
-        torch.manual_seed(1)
+        torch.default_generator.manual_seed(1)
         self.names = {"torch": torch, "F": F, "nn": nn, **vars(library), "self": nn.Module()}
         for statement in self.setup:
             exec(statement, self.names)
@@ -91,8 +91,7 @@ class Draft:
     # Tensors by name.
     def variables(self):
         """Local tensors of forward, inputs included."""
-        return [name for name, value in self.names.items() if re.fullmatch(r"[vxik]\d+", name)
-                and isinstance(value, torch.Tensor)]
+        return [name for name, value in self.names.items() if isinstance(value, torch.Tensor) and name[0] in "vxk"]
 
     def floats(self):
         return [name for name in self.variables() if self.names[name].is_floating_point()]

@@ -14,10 +14,8 @@ RELATIVE, ABSOLUTE = 1e-4, 1e-5  # float32 through a few steps of training; prog
 
 def make(cls, dtype=torch.float32, nudge=0.0):
     """A fresh model of class cls. `nudge` moves each parameter by that proportion, to see how much rounding matters."""
-    before = torch.get_default_dtype()
-    torch.manual_seed(1)
+    torch.default_generator.manual_seed(1)
     model = cls().to(dtype)  # drawn in float32, so that the same numbers come in every type
-    torch.set_default_dtype(before)
     if nudge:
         for parameter in model.parameters():
             parameter.data.mul_(1 + nudge * torch.randn(parameter.shape, dtype=dtype))
@@ -26,13 +24,14 @@ def make(cls, dtype=torch.float32, nudge=0.0):
 
 def batches(inputs, steps, rows, dtype=torch.float32):
     """The inputs of all steps; `rows` is how many a step takes."""
-    torch.manual_seed(2)
+    torch.default_generator.manual_seed(2)
     result = []
     for _ in range(steps):
         step = []
         for kind, shape in inputs:
             shape = (rows, *shape)
-            step.append(torch.randn(shape).to(dtype) if kind == "float" else torch.randint(0, int(kind), shape))
+            step.append(torch.randn(shape, dtype=torch.float32).to(dtype) if kind == "float"
+                        else torch.randint(0, int(kind), shape))
         result.append(step)
     return result
 

@@ -16,7 +16,7 @@ def small(draft, name, largest=120):
 UNARY = ("torch.tanh({})", "torch.sigmoid({})", "torch.sin({})", "{}.relu()", "{}.abs()", "F.gelu({})",
          "F.leaky_relu({}, 0.2)", "{} * {n}", "{} + {n}", "-{}", "{}.clamp(-0.7, 0.7)", "1 / (1.5 + {}.abs())",
          "torch.exp(-{}.abs())", "{}.pow(2) * 0.3", "torch.sqrt({}.abs() + 0.5)", "F.softplus({})", "torch.log1p({}.abs())",
-         "{}.float()", "F.elu({})", "{}.to({}.dtype) * 1.1", "torch.zeros_like({}) + {n}")
+         "{}.type_as({})", "F.elu({})", "{}.to({}.dtype) * 1.1", "torch.zeros_like({}) + {n}")
 WITH_AXIS = ("torch.softmax({}, -1)", "F.layer_norm({}, ({m},), eps=0.1)", "torch.cumsum({}, -1) * 0.5",
              "F.log_softmax({}, -1)", "{}.flip(-1)", "torch.roll({}, 1, -1)", "{} - {}.mean(-1, keepdim=True)",
              "F.pad({}, (1, 1))", "{} / (1 + {}.norm(dim=-1, keepdim=True))")

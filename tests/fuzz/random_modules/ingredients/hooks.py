@@ -26,5 +26,4 @@ def on_activation(draft):
     if masks:
         options += [f"{name}.register_hook(lambda grad, mask={random.choice(masks)}.clone(): grad * mask)"] * 3
     options.append(f"{name}.register_hook(lambda grad, other={random.choice(others)}.detach().clone(): grad * other.tanh())")
-    options.append(f"{name}.retain_grad()\n{name}.register_hook({hook(draft)})")
     draft.add(random.choice(options), changes=True)

@@ -7,8 +7,8 @@ def view_of(draft, expression, writable, depth=None):
     """`expression` with a random chain of views behind it."""
     for _ in range(depth or draft.random.choice((1, 1, 1, 2, 2, 3))):
         expression += _step(draft, draft.value(expression), writable)
-    if draft.value(expression).numel() == 0:
-        raise Rejected("an empty view")
+        if draft.value(expression).numel() == 0:
+            raise Rejected("an empty view")
     return expression
 
 
