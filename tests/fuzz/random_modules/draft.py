@@ -126,6 +126,21 @@ class Draft:
     def number(self, low=-1.0, high=1.0):
         return str(round(self.random.uniform(low, high), 2))
 
+    def writable(self, expression):
+        """The expression, if no two of its elements are one place in memory: eager PyTorch writes those in any order."""
+        value = self.value(expression)
+        places = torch.arange(value.storage().size()).as_strided(value.shape, value.stride())
+        if places.unique().numel() != value.numel():
+            raise Rejected("elements share memory")
+        return expression
+
+    def apart(self, source, target):
+        """`source`, cloned where it shows other elements of the memory that `target` writes: eager PyTorch then reads
+        some of them before and some after the write."""
+        a, b = self.value(source), self.value(target)
+        same = (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
+        return source if same or a.storage().data_ptr() != b.storage().data_ptr() else f"{source}.clone()"
+
     def fitted(self, name, shape):
         """An expression made of tensor `name` that can be broadcast to `shape`."""
         value, shape = self.value(name), tuple(shape)

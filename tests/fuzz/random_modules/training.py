@@ -65,8 +65,12 @@ def train_eager(cls, config, dtype=torch.float32, nudge=0.0):
         for step, inputs in enumerate(batches(config["inputs"], config["steps"], rows * accumulation, dtype)):
             optimizer.zero_grad(set_to_none=True)
             for index in range(accumulation):
-                results = model(*(value[index * rows:(index + 1) * rows] for value in inputs))
+                part = slice(index * rows, (index + 1) * rows)
+                micro_batch = [value[part].clone() for value in inputs]  # memory of its own, as on a device
+                results = model(*micro_batch)
                 results[0].backward()
+                for value, changed in zip(inputs, micro_batch):
+                    value[part] = changed.detach()
             for parameter in model.parameters():
                 if parameter.grad is not None:
                     parameter.grad /= accumulation

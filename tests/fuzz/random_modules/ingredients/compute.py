@@ -68,6 +68,8 @@ def product(draft):
         options += [f"{a}.t() @ {a} * 0.2"]
     if value.dim() == 1:
         options += [f"torch.outer({a}, {a}) * 0.5", f"torch.dot({a}, {a}) * 0.2"]
+    if not options:
+        raise Rejected("nothing fits")
     _let(draft, random.choice(options))
 
 

@@ -50,6 +50,7 @@ def _linear(draft):
 
 def _dirty(draft):
     a = draft.pick([name for name in draft.floats() if not name.startswith("x")])
+    draft.writable(a)
     draft.add(draft.random.choice((f"{draft.new_name()} = ReluInPlace.apply({a}.clone())",
                                    f"{draft.new_name()} = ReluInPlace.apply({a})", f"ReluInPlace.apply({a})")),
               changes=True)

@@ -20,8 +20,8 @@ BARE = ("{t} += {e}", "{t} *= {n}", "{t} -= {e}", "{t} /= 2")  # of a name or an
 
 def change_of(draft, expression, templates=None):
     """A statement that writes the tensor `expression`."""
-    shape = draft.value(expression).shape
-    source = draft.fitted(draft.operand(), shape)
+    shape = draft.value(draft.writable(expression)).shape
+    source = draft.apart(draft.fitted(draft.operand(), shape), expression)
     template = draft.random.choice(templates or CHANGES + CHANGES + OVERWRITES)
     full = source if draft.value(source).shape == shape else f"{source}.expand({tuple(shape)})"
     return (template.replace("{t}", expression).replace("{e}", source).replace("{f}", full)
@@ -49,10 +49,10 @@ def assigned(draft):
     if not value.dim():
         raise Rejected("a scalar")
     index = draft.random.choice(_indices(random, value))
-    shape = draft.value(f"{name}[{index}]").shape
+    shape = draft.value(f"{draft.writable(name)}[{index}]").shape
     if 0 in shape:
         raise Rejected("an empty part")
-    source = draft.fitted(draft.operand(), shape)
+    source = draft.apart(draft.fitted(draft.operand(), shape), name)
     sign = random.choice(("=", "=", "+=", "*=", "-="))
     draft.add(f"{name}[{index}] {sign} {random.choice((source, source, draft.number()))}", changes=True)
 
@@ -75,7 +75,7 @@ def by_index(draft):
     if not value.dim() or value.shape[0] < 2:
         raise Rejected("too short")
     rows = random.sample(range(value.shape[0]), 2)
-    source = draft.fitted(draft.operand(), (2, *value.shape[1:]))
+    source = draft.apart(draft.fitted(draft.operand(), (2, *value.shape[1:])), draft.writable(name))
     full = source if draft.value(source).shape == (2, *value.shape[1:]) else f"{source}.expand{(2, *value.shape[1:])}"
     draft.add(random.choice((
         f"{name}.index_add_(0, torch.tensor({rows}), {full})",

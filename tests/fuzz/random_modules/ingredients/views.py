@@ -188,6 +188,7 @@ def list_of_tensors(draft):
         f"[{base}.select({axis}, index) for index in range({value.shape[axis]})]",
         f"list({base}.unbind({axis}))",
     ))
+    draft.writable(base)
     change = random.choice((
         f"{parts_name}[0] = {parts_name}[-1].tanh()",
         f"for part in {parts_name}[:2]:\n    part.mul_(0.5)",
