@@ -5,6 +5,7 @@ import re
 
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
 
 from . import library

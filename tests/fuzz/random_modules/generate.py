@@ -43,11 +43,12 @@ def _write(seed, random):
     draft = Draft(random, config)
     setup.write(draft)
     kinds, weights = list(ingredients.FORWARD), list(ingredients.FORWARD.values())
-    wanted, tries = random.randint(5, 13), 0
+    opening = random.sample(ingredients.OPENING, random.randint(1, 3))  # something to differentiate
+    wanted, tries = random.randint(6, 15), 0
     while len(draft.forward) < wanted and tries < 60:
         tries += 1
         try:
-            random.choices(kinds, weights)[0](draft)
+            (opening.pop() if opening else random.choices(kinds, weights)[0])(draft)
         except Rejected:
             pass
     program = Program(seed, setup=draft.setup, forward=draft.forward, config=config)
@@ -61,7 +62,7 @@ def _finish(draft, program):
     candidates = [name for name in draft.floats() if draft.value(name).requires_grad]
     if not candidates:
         return
-    chosen = [name for name in candidates if random.random() < 0.4 or name == candidates[-1]]
+    chosen = [name for name in candidates if random.random() < 0.6 or name == candidates[-1]]
     shapes = ("{}.mean()", "({} * 0.7).sin().mean()", "{}.pow(2).mean()", "torch.tanh({}).sum() * 0.2", "{}.sum() * 0.1")
     program.losses = [random.choice(shapes).replace("{}", name) for name in chosen]
     if random.random() < 0.15:

@@ -323,3 +323,34 @@ class Autoencoder(nn.Module):
 
     def forward(self, x):
         return F.linear(torch.tanh(self.encoder(x)), self.encoder.weight.t(), self.shift)
+
+
+class SmoothedTarget(nn.Module):
+    """A slow copy of a weight, kept beside it without gradients."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(0.5 * torch.randn(width, width))
+        self.register_buffer("slow", torch.zeros(width, width))
+
+    @torch.no_grad()
+    def follow(self):
+        self.slow.lerp_(self.weight, 0.2)
+
+    def forward(self, x):
+        self.follow()
+        return F.linear(x, self.weight) - 0.5 * F.linear(x.detach(), self.slow.clone())
+
+
+class TwoHeads(nn.Module):
+    """Only one of its results is used by most programs."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+        self.second = nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        y, z = self.first(x), self.second(x)
+        self.other = z
+        return torch.where(y > 0, y, 0.2 * y.detach())

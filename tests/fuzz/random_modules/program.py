@@ -11,6 +11,7 @@ import textwrap
 HEADER = """import poptorch
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
 """
 

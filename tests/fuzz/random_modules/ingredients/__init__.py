@@ -12,6 +12,7 @@ FORWARD = {
     compute.selected: 3,
     compute.indexed: 3,
     compute.by_shape: 1,
+    compute.checkpointed: 1,
     views.kept_view: 7,
     views.parts: 3,
     views.list_of_tensors: 2,
@@ -37,3 +38,6 @@ FORWARD = {
     layers.called: 7,
     layers.called_twice: 2,
 }
+
+# What programs begin with: parameters meet inputs.
+OPENING = (layers.called, layers.called, compute.product, compute.with_parameter, compute.with_parameter, compute.indexed)

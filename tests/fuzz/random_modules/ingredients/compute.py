@@ -44,6 +44,13 @@ def binary(draft):
     _let(draft, template.replace("{a}", a).replace("{b}", b))
 
 
+def with_parameter(draft):
+    """An input and a parameter, whatever their shapes."""
+    a = draft.random.choice([name for name in draft.floats() if name.startswith("x")])
+    b = draft.fitted(draft.random.choice(draft.parameters()), draft.value(a).shape)
+    _let(draft, draft.random.choice(BINARY[:4]).replace("{a}", a).replace("{b}", b))
+
+
 def product(draft):
     random = draft.random
     a = small(draft, draft.pick(draft.floats()))
@@ -128,7 +135,7 @@ def indexed(draft):
         if value.shape[0] >= count:
             options += [f"{a}[{label}]", f"torch.index_select({a}, 0, {label})"] * 2
             if value.dim() == 2:
-                options += [f"F.embedding({labels[0]}, {a})"] * 3
+                options += [f"F.embedding({labels[0]}, {a})"] * 6
     _let(draft, random.choice(options))
 
 
@@ -136,3 +143,9 @@ def by_shape(draft):
     a, name = small(draft, draft.operand()), draft.new_name()
     draft.add(f"if {a}.dim() > 1 and {a}.shape[-1] > {draft.random.randint(2, 4)}:\n"
               f"    {name} = {a}[..., 1:] * {draft.number(0.5, 1.5)}\nelse:\n    {name} = {a}.sum() * 0.1 + {a}")
+
+
+def checkpointed(draft):
+    a = small(draft, draft.operand())
+    _let(draft, f"torch.utils.checkpoint.checkpoint(lambda t: torch.tanh(t) * t, {a}, "
+                f"use_reentrant={draft.random.choice((True, False))})")

@@ -28,6 +28,7 @@ def _layer(draft):
         f"nn.Sequential(nn.Linear({width}, {width}), nn.ReLU(inplace=True))",
         f"RunningMean({width})", f"DetachedStatistics({width})", "Remembers()", f"Clipped({width})",
         f"UnitRows({width})", f"Quantised({width})", f"Gate({width})", f"Autoencoder({width})",
+        f"SmoothedTarget({width})", f"TwoHeads({width})",
     ]
     others = [
         f"nn.LayerNorm({width}, eps=0.1)",
@@ -37,6 +38,7 @@ def _layer(draft):
         f"nn.Embedding({draft.config['classes']}, {width}, padding_idx=0)",
         "nn.Conv1d(2, 2, 3, padding=1)", "nn.Conv1d(3, 2, 2)",
         f"nn.utils.weight_norm(nn.Linear({width}, {width}))",
+        f"nn.utils.spectral_norm(nn.Linear({width}, {width}))",
     ]
     wrapped = [f"Residual({layer})" for layer in plain] + [f"nn.Sequential({a}, nn.Tanh(), {a})" for a in plain[5:]]
     return random.choice(random.choice((plain, plain, others, wrapped)))
@@ -46,15 +48,14 @@ def _ties(draft):
     random = draft.random
     if random.random() < 0.1:
         draft.add_setup("self.tied = self.w0")
-    names = [name for name in draft.modules() if hasattr(draft.value(f"self.{name}"), "weight")]
+    names = [name for name in draft.modules() if "weight" in draft.value(f"self.{name}")._parameters]
     if len(names) > 1 and random.random() < 0.6:
         a, b = random.sample(names, 2)
         weights = draft.value(f"self.{a}.weight"), draft.value(f"self.{b}.weight")
-        if weights[0].shape == weights[1].shape and not hasattr(draft.value(f"self.{b}"), "weight_v"):
-            if not hasattr(draft.value(f"self.{a}"), "weight_v"):
-                draft.add_setup(f"self.{a}.weight = self.{b}.weight")
+        if weights[0].shape == weights[1].shape:
+            draft.add_setup(f"self.{a}.weight = self.{b}.weight")
     fitting = [name for name in names if draft.value(f"self.{name}.weight").shape == draft.value("self.w0").shape]
-    if fitting and random.random() < 0.2 and not hasattr(draft.value(f"self.{fitting[0]}"), "weight_v"):
+    if fitting and random.random() < 0.2:
         draft.add_setup(f"self.{fitting[0]}.weight = self.w0")
 
 
