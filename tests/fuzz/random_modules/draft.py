@@ -102,8 +102,9 @@ class Draft:
                 if (value.requires_grad or not trainable) and _plain(name)]
 
     def buffers(self):
+        """Not batch norm's: eager PyTorch does not notice when they are written after being saved for backward."""
         return [f"self.{name}" for name, value in self.model.named_buffers() if value.is_floating_point()
-                and _plain(name)]
+                and _plain(name) and "running_" not in name]
 
     def modules(self, kind=nn.Module):
         return [name for name, value in self.model.named_children() if isinstance(value, kind)]

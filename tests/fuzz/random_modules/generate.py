@@ -1,6 +1,7 @@
 """Seed -> program. The same seed gives the same program, whatever ran before."""
 
 import random as random_numbers
+import warnings
 
 from . import ingredients, judge
 from .draft import Draft, Rejected
@@ -11,6 +12,12 @@ ATTEMPTS = 50  # programs per seed; nearly always one of the first three is vali
 
 
 def generate(seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _first_valid(seed)
+
+
+def _first_valid(seed):
     for attempt in range(ATTEMPTS):
         program = _write(seed, random_numbers.Random(f"{seed}/{attempt}"))
         if program is not None and judge.is_valid(program):
@@ -44,14 +51,16 @@ def _write(seed, random):
     setup.write(draft)
     kinds, weights = list(ingredients.FORWARD), list(ingredients.FORWARD.values())
     opening = random.sample(ingredients.OPENING, random.randint(1, 3))  # something to differentiate
-    wanted, tries = random.randint(6, 15), 0
+    wanted, tries, used = random.randint(6, 15), 0, []
     while len(draft.forward) < wanted and tries < 60:
         tries += 1
+        kind = opening.pop() if opening else random.choices(kinds, weights)[0]
         try:
-            (opening.pop() if opening else random.choices(kinds, weights)[0])(draft)
+            kind(draft)
+            used.append(kind)
         except Rejected:
             pass
-    program = Program(seed, setup=draft.setup, forward=draft.forward, config=config)
+    program = Program(seed, setup=draft.setup, forward=draft.forward, config=config, kinds=used)
     _finish(draft, program)
     return program if program.losses else None
 

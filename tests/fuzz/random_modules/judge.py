@@ -17,47 +17,39 @@ class Failure:
     details: str
 
 
-def _quiet():
-    context = warnings.catch_warnings()
-    context.__enter__()
-    warnings.simplefilter("ignore")
-    return context
-
-
 def is_valid(program):
     """Whether eager PyTorch trains it, and rounding does not decide the result: the same in float64, from weights moved
     in the sixth digit, must be near."""
-    context = _quiet()
     try:
         cls = program.model_class()
         plain = training.train_eager(cls, program.config)
         exact = training.train_eager(cls, program.config, dtype=torch.float64, nudge=1e-6)
     except Exception:  # whatever a random program raises
         return False
-    finally:
-        context.__exit__(None, None, None)
     return all(training.distance(exact[name], plain[name]) < 0.5 for name in plain)
 
 
 def failure_of(program):
     """None when poptorch and eager PyTorch agree."""
-    context = _quiet()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _train_both(program)
+
+
+def _train_both(program):
+    cls = program.model_class()
+    expected = training.train_eager(cls, program.config)
     try:
-        cls = program.model_class()
-        expected = training.train_eager(cls, program.config)
-        try:
-            actual = training.train_poptorch(cls, program.config)
-        except Exception as error:  # anything that is not a refusal is a failure
-            message = str(error)
-            if any(message.startswith(start) for start, _ in REFUSALS):
-                return None
-            return Failure(f"{type(error).__name__}: {message[:60]}", f"{type(error).__name__}: {message}")
-        apart = training.differences(actual, expected)
-        if not apart:
+        actual = training.train_poptorch(cls, program.config)
+    except Exception as error:  # anything that is not a refusal is a failure
+        message = str(error)
+        if any(message.startswith(start) for start, _ in REFUSALS):
             return None
-        exact = training.train_eager(cls, program.config, dtype=torch.float64)
-    finally:
-        context.__exit__(None, None, None)
+        return Failure(f"{type(error).__name__}: {message[:60]}", f"{type(error).__name__}: {message}")
+    apart = training.differences(actual, expected)
+    if not apart:
+        return None
+    exact = training.train_eager(cls, program.config, dtype=torch.float64)
     apart = [(name, gap) for name, gap in apart if not _is_rounding(actual.get(name), expected[name], exact[name], gap)]
     if not apart:
         return None

@@ -56,6 +56,7 @@ class Program:
     results: list = dataclasses.field(default_factory=list)  # further expressions that forward returns
     mark: str = 'poptorch.identity_loss(loss, "sum")'        # the final loss, made of `loss`
     config: dict = dataclasses.field(default_factory=dict)   # see `training.py`
+    kinds: list = dataclasses.field(default_factory=list)    # the ingredients it was made of
 
     def copy(self):
         return copy.deepcopy(self)

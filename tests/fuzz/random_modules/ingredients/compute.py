@@ -88,7 +88,7 @@ def reduction(draft):
     axis = draft.random.randrange(-value.dim(), value.dim())
     _let(draft, draft.random.choice((f"{a}.sum({axis}) * 0.3", f"{a}.mean({axis})", f"{a}.mean({axis}, keepdim=True)",
                                      f"{a}.mean()", f"{a}.logsumexp({axis})", f"{a}.max({axis})[0]", f"{a}.amax({axis})",
-                                     f"{a}.var(unbiased=False) * 0.5", f"torch.topk({a}, 1, {axis})[0]")))
+                                     f"{a}.var(unbiased=False) * 0.5", f"torch.sort({a}, {axis}, stable=True)[0]")))
 
 
 def joined(draft):
@@ -127,7 +127,7 @@ def indexed(draft):
     length = value.shape[axis]
     indices = [random.randrange(length) for _ in range(random.randint(1, 3))]
     options = [f"{a}.index_select({axis}, torch.tensor({indices}))", f"{a}[{':, ' * axis}torch.tensor({indices})]",
-               f"{a}.gather({axis}, torch.argsort({a}.detach(), {axis}))", f"{a}[{':, ' * axis}{indices}]"]
+               f"{a}.gather({axis}, torch.sort({a}.detach(), {axis}, stable=True)[1])", f"{a}[{':, ' * axis}{indices}]"]
     labels = [name for name in draft.variables() if name.startswith("x") and name not in draft.floats()]
     if labels:
         count = int(draft.config["inputs"][int(labels[0][1:])][0])
@@ -146,6 +146,7 @@ def by_shape(draft):
 
 
 def checkpointed(draft):
+    """Of a value of its own: written later, eager PyTorch would recompute from what was written."""
     a = small(draft, draft.operand())
-    _let(draft, f"torch.utils.checkpoint.checkpoint(lambda t: torch.tanh(t) * t, {a}, "
+    _let(draft, f"torch.utils.checkpoint.checkpoint(lambda t: torch.tanh(t) * t, {a} + 0.1, "
                 f"use_reentrant={draft.random.choice((True, False))})")

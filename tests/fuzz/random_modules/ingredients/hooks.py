@@ -18,6 +18,8 @@ def on_activation(draft):
     if not names:
         raise Rejected("nothing with a gradient")
     name, random = draft.pick(names), draft.random
+    if draft.value(name)._backward_hooks is not None and draft.value(name)._version:
+        raise Rejected("torch 1.13 hangs a second hook on the value from before an in-place change, later ones do not")
     masks = [buffer for buffer in draft.buffers() if draft.value(buffer).shape == draft.value(name).shape]
     others = [other for other in draft.floats() if draft.value(other).shape == draft.value(name).shape]
     options = [f"{name}.register_hook({hook(draft)})"] * 4
