@@ -74,6 +74,7 @@ def _finish(draft, program):
     chosen = [name for name in candidates if random.random() < 0.6 or name == candidates[-1]]
     shapes = ("{}.mean()", "({} * 0.7).sin().mean()", "{}.pow(2).mean()", "torch.tanh({}).sum() * 0.2", "{}.sum() * 0.1")
     program.losses = [random.choice(shapes).replace("{}", name) for name in chosen]
+    program.losses += _labelled(draft)
     if random.random() < 0.15:
         parameter = random.choice(draft.parameters(False))
         program.losses.append(f"0.1 * {parameter}.pow(2).sum()")
@@ -84,3 +85,12 @@ def _finish(draft, program):
     program.results = [random.choice(names) + random.choice(("", "", ".detach()")) for _ in range(random.randint(0, 3))]
     if draft.buffers() and random.random() < 0.3:
         program.results.append(random.choice(draft.buffers()) + ".clone()")
+
+
+def _labelled(draft):
+    """Losses of torch as terms of the final one."""
+    labels = [f"x{index}" for index, (kind, shape) in enumerate(draft.config["inputs"]) if kind != "float" and not shape]
+    scores = [name for name in draft.floats() if draft.value(name).dim() == 2 and draft.value(name).requires_grad
+              and draft.value(name).shape[0] == draft.config["rows"]
+              and draft.value(name).shape[1] >= draft.config["classes"]]
+    return [f"F.cross_entropy({draft.pick(scores)}, {labels[0]})"] if labels and scores else []

@@ -198,6 +198,46 @@ class Nested(torch.autograd.Function):
         return ScaleGradient.apply(gradient, 2.0) * (1 - y * y)
 
 
+class Passing(torch.autograd.Function):
+    """Returns what it was given."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 3 * gradient
+
+
+class WithNumber(torch.autograd.Function):
+    """Not all that it returns is a tensor."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * factor, x.dim()
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        return gradient * ctx.factor * 2, None
+
+
+class Outer(torch.autograd.Function):
+    """Another function in forward: its backward plays no part."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = Square.apply(x)
+        ctx.save_for_backward(x, y)
+        return y.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, y = ctx.saved_tensors
+        return gradient * y.cos() * x
+
+
 def halve_inputs(module, grad_input, grad_output):
     return tuple(None if gradient is None else 0.5 * gradient for gradient in grad_input)
 
@@ -354,3 +394,20 @@ class TwoHeads(nn.Module):
         y, z = self.first(x), self.second(x)
         self.other = z
         return torch.where(y > 0, y, 0.2 * y.detach())
+
+
+class ScaledInside(nn.Module):
+    """Hangs a hook on an activation wherever there is a gradient."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+        self.register_buffer("factor", torch.tensor(0.5))
+
+    def forward(self, x):
+        y = self.layer(x)
+        if y.requires_grad:
+            y.register_hook(lambda grad: grad * self.factor)
+        if x.requires_grad:
+            x.register_hook(lambda grad: grad.clamp(-0.1, 0.1))
+        return torch.tanh(y)

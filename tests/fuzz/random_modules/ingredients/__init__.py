@@ -12,6 +12,7 @@ FORWARD = {
     compute.selected: 3,
     compute.indexed: 3,
     compute.by_shape: 1,
+    compute.by_gradient: 1,
     compute.checkpointed: 1,
     views.kept_view: 7,
     views.parts: 3,

@@ -145,6 +145,12 @@ def by_shape(draft):
               f"    {name} = {a}[..., 1:] * {draft.number(0.5, 1.5)}\nelse:\n    {name} = {a}.sum() * 0.1 + {a}")
 
 
+def by_gradient(draft):
+    """Programs ask whether there will be a gradient."""
+    a, name = small(draft, draft.operand()), draft.new_name()
+    draft.add(f"{name} = {a} * {draft.number(0.5, 1.5)} if {a}.requires_grad else {a}.tanh()")
+
+
 def checkpointed(draft):
     """Of a value of its own: written later, eager PyTorch would recompute from what was written."""
     a = small(draft, draft.operand())

@@ -15,7 +15,8 @@ def applied(draft):
 
 
 ONE = ("StraightThrough.apply({})", "ReverseGradient.apply({}, {n})", "ScaleGradient.apply({}, {n})", "square({})",
-       "Square.apply({})", "ClampThrough.apply({}, -0.4, 0.4)", "Spread.apply({}, 2)", "Nested.apply({})")
+       "Square.apply({})", "ClampThrough.apply({}, -0.4, 0.4)", "Spread.apply({}, 2)", "Nested.apply({})",
+       "Passing.apply({})", "WithNumber.apply({}, {n})[0]", "Outer.apply({})")
 
 
 def _one(draft):

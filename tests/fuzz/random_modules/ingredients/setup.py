@@ -28,7 +28,7 @@ def _layer(draft):
         f"nn.Sequential(nn.Linear({width}, {width}), nn.ReLU(inplace=True))",
         f"RunningMean({width})", f"DetachedStatistics({width})", "Remembers()", f"Clipped({width})",
         f"UnitRows({width})", f"Quantised({width})", f"Gate({width})", f"Autoencoder({width})",
-        f"SmoothedTarget({width})", f"TwoHeads({width})",
+        f"SmoothedTarget({width})", f"TwoHeads({width})", f"ScaledInside({width})",
     ]
     others = [
         f"nn.LayerNorm({width}, eps=0.1)",
