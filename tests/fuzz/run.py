@@ -56,7 +56,8 @@ class Worker:
         """(seed, failure or None) for each."""
         while self._seeds:
             command = [sys.executable, __file__, "--work", f"{self._seeds[0]}:{self._seeds[-1] + 1}"]
-            process = subprocess.Popen(command + ([] if self._shrunk else ["--fast"]), stdout=subprocess.PIPE, text=True)
+            command += [] if self._shrunk else ["--fast"]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             current = self._seeds[0]
             for line in process.stdout:
                 message = json.loads(line)
@@ -90,7 +91,9 @@ def run(first, count, jobs, shrunk):
     for kind, number in kinds.most_common():
         print(f"{number:5} {kind}")
     failures = sum(kinds.values())
-    print(f"fuzz: {count} modules from seed {first}, {failures} failures ({time.time() - start:.0f} s); scripts in {OUTPUT}")
+    print(f"fuzz: {count} modules from seed {first}, {failures} failures ({time.time() - start:.0f} s)")
+    if failures:
+        print(f"scripts in {OUTPUT}")
     return failures
 
 
@@ -112,7 +115,8 @@ def main():
         print(generate.generate(options.show).script("as generated"))
     elif options.one is not None:
         failure = check(options.one, not options.fast)
-        print(f"{failure['details']}\n{failure['module']}\nscript: {OUTPUT / str(options.one)}.py" if failure else "equal")
+        script = OUTPUT / f"{options.one}.py"
+        print(f"{failure['details']}\n{failure['module']}\nscript: {script}" if failure else "equal")
         return 1 if failure else 0
     else:
         seed = int(time.time()) if options.seed is None else options.seed

@@ -92,7 +92,7 @@ class Draft:
     # Tensors by name.
     def variables(self):
         """Local tensors of forward, inputs included."""
-        return [name for name, value in self.names.items() if isinstance(value, torch.Tensor) and name[0] in "vxk"]
+        return [name for name, value in self.names.items() if isinstance(value, torch.Tensor) and name[0] in "kvx"]
 
     def floats(self):
         return [name for name in self.variables() if self.names[name].is_floating_point()]
@@ -125,11 +125,17 @@ class Draft:
             return self.random.choice(self.buffers())
         return self.pick(self.floats())
 
+    def small(self, name, largest=120):
+        """The name, if its tensor is not so large that programs made of it become slow."""
+        if self.value(name).numel() > largest:
+            raise Rejected("large enough")
+        return name
+
     def number(self, low=-1.0, high=1.0):
         return str(round(self.random.uniform(low, high), 2))
 
     def writable(self, expression):
-        """The expression, if no two of its elements are one place in memory: eager PyTorch writes those in any order."""
+        """The expression, if no two elements are one place in memory: eager PyTorch writes those in any order."""
         value = self.value(expression)
         places = torch.arange(value.storage().size()).as_strided(value.shape, value.stride())
         if places.unique().numel() != value.numel():

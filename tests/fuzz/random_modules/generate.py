@@ -72,8 +72,8 @@ def _finish(draft, program):
     if not candidates:
         return
     chosen = [name for name in candidates if random.random() < 0.6 or name == candidates[-1]]
-    shapes = ("{}.mean()", "({} * 0.7).sin().mean()", "{}.pow(2).mean()", "torch.tanh({}).sum() * 0.2", "{}.sum() * 0.1")
-    program.losses = [random.choice(shapes).replace("{}", name) for name in chosen]
+    terms = ("{}.mean()", "({} * 0.7).sin().mean()", "{}.pow(2).mean()", "torch.tanh({}).sum() * 0.2", "{}.sum() * 0.1")
+    program.losses = [random.choice(terms).replace("{}", name) for name in chosen]
     program.losses += _labelled(draft)
     if random.random() < 0.15:
         parameter = random.choice(draft.parameters(False))
@@ -89,7 +89,8 @@ def _finish(draft, program):
 
 def _labelled(draft):
     """Losses of torch as terms of the final one."""
-    labels = [f"x{index}" for index, (kind, shape) in enumerate(draft.config["inputs"]) if kind != "float" and not shape]
+    inputs = enumerate(draft.config["inputs"])
+    labels = [f"x{index}" for index, (kind, shape) in inputs if kind != "float" and not shape]
     scores = [name for name in draft.floats() if draft.value(name).dim() == 2 and draft.value(name).requires_grad
               and draft.value(name).shape[0] == draft.config["rows"]
               and draft.value(name).shape[1] >= draft.config["classes"]]

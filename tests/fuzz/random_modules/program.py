@@ -20,13 +20,14 @@ _FOLDER = pathlib.Path(__file__).parent
 
 @functools.lru_cache(None)
 def _library():
-    """name -> (text, names of others it uses), in the order of the file."""
-    source = (_FOLDER / "library.py").read_text()
+    """name -> (text, names of others it uses), in the order of the files."""
     texts = {}
-    for node in ast.parse(source).body:
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Assign)):
-            name = node.targets[0].id if isinstance(node, ast.Assign) else node.name
-            texts[name] = ast.get_source_segment(source, node)
+    for file in ("functions.py", "modules.py"):
+        source = (_FOLDER / "library" / file).read_text()
+        for node in ast.parse(source).body:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Assign)):
+                name = node.targets[0].id if isinstance(node, ast.Assign) else node.name
+                texts[name] = ast.get_source_segment(source, node)
     return {name: (text, [other for other in texts if other != name and re.search(rf"\b{other}\b", text)])
             for name, text in texts.items()}
 

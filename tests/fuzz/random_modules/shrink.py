@@ -2,7 +2,7 @@
 
 import re
 
-from . import judge, training
+from . import judge
 
 
 def shrink(program, kind):

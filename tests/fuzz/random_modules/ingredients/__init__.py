@@ -1,6 +1,6 @@
 """The kinds of statements. Each is a function of a Draft that adds one, or raises Rejected."""
 
-from . import compute, functions, hooks, inplace, layers, setup, state, views
+from . import compute, functions, hooks, inplace, layers, state, views
 
 # How often each kind is chosen.
 FORWARD = {
@@ -41,4 +41,5 @@ FORWARD = {
 }
 
 # What programs begin with: parameters meet inputs.
-OPENING = (layers.called, layers.called, compute.product, compute.with_parameter, compute.with_parameter, compute.indexed)
+OPENING = (layers.called, layers.called, compute.product, compute.with_parameter, compute.with_parameter,
+           compute.indexed)

@@ -7,27 +7,23 @@ def _let(draft, expression):
     draft.add(f"{draft.new_name()} = {expression}")
 
 
-def small(draft, name, largest=120):
-    if draft.value(name).numel() > largest:
-        raise Rejected("large enough")
-    return name
-
-
-UNARY = ("torch.tanh({})", "torch.sigmoid({})", "torch.sin({})", "{}.relu()", "{}.abs()", "F.gelu({})",
-         "F.leaky_relu({}, 0.2)", "{} * {n}", "{} + {n}", "-{}", "{}.clamp(-0.7, 0.7)", "1 / (1.5 + {}.abs())",
-         "torch.exp(-{}.abs())", "{}.pow(2) * 0.3", "torch.sqrt({}.abs() + 0.5)", "F.softplus({})", "torch.log1p({}.abs())",
-         "{}.type_as({})", "F.elu({})", "{}.to({}.dtype) * 1.1", "torch.zeros_like({}) + {n}")
+UNARY = (
+    "torch.tanh({})", "torch.sigmoid({})", "torch.sin({})", "{}.relu()", "{}.abs()", "F.gelu({})", "F.elu({})",
+    "F.leaky_relu({}, 0.2)", "{} * {n}", "{} + {n}", "-{}", "{}.clamp(-0.7, 0.7)", "1 / (1.5 + {}.abs())",
+    "torch.exp(-{}.abs())", "{}.pow(2) * 0.3", "torch.sqrt({}.abs() + 0.5)", "F.softplus({})",
+    "torch.log1p({}.abs())", "{}.type_as({})", "{}.to({}.dtype) * 1.1", "torch.zeros_like({}) + {n}",
+)
 WITH_AXIS = ("torch.softmax({}, -1)", "F.layer_norm({}, ({m},), eps=0.1)", "torch.cumsum({}, -1) * 0.5",
              "F.log_softmax({}, -1)", "{}.flip(-1)", "torch.roll({}, 1, -1)", "{} - {}.mean(-1, keepdim=True)",
              "F.pad({}, (1, 1))", "{} / (1 + {}.norm(dim=-1, keepdim=True))")
 
 
 def unary(draft):
-    name = small(draft, draft.operand())
+    name = draft.small(draft.operand())
     value = draft.value(name)
     template = draft.random.choice(UNARY + (WITH_AXIS if value.dim() and value.shape[-1] > 1 else ()))
-    _let(draft, template.replace("{n}", draft.number(0.3, 1.3)).replace("{m}", str(value.shape[-1] if value.dim() else 1))
-         .replace("{}", name))
+    width = str(value.shape[-1] if value.dim() else 1)
+    _let(draft, template.replace("{n}", draft.number(0.3, 1.3)).replace("{m}", width).replace("{}", name))
 
 
 BINARY = ("{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / (1.5 + {b}.abs())", "torch.maximum({a}, {b})",
@@ -36,7 +32,7 @@ BINARY = ("{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / (1.5 + {b}.abs())", "tor
 
 
 def binary(draft):
-    a = small(draft, draft.operand())
+    a = draft.small(draft.operand())
     b = draft.fitted(draft.operand(), draft.value(a).shape)
     template = draft.random.choice(BINARY)
     if "lerp" in template and draft.value(b).dim() == 0:
@@ -53,7 +49,7 @@ def with_parameter(draft):
 
 def product(draft):
     random = draft.random
-    a = small(draft, draft.pick(draft.floats()))
+    a = draft.small(draft.pick(draft.floats()))
     value = draft.value(a)
     if not value.dim():
         raise Rejected("a scalar")
@@ -86,15 +82,17 @@ def reduction(draft):
     if not value.dim():
         raise Rejected("a scalar")
     axis = draft.random.randrange(-value.dim(), value.dim())
-    _let(draft, draft.random.choice((f"{a}.sum({axis}) * 0.3", f"{a}.mean({axis})", f"{a}.mean({axis}, keepdim=True)",
-                                     f"{a}.mean()", f"{a}.logsumexp({axis})", f"{a}.max({axis})[0]", f"{a}.amax({axis})",
-                                     f"{a}.var(unbiased=False) * 0.5", f"torch.sort({a}, {axis}, stable=True)[0]")))
+    _let(draft, draft.random.choice((
+        f"{a}.sum({axis}) * 0.3", f"{a}.mean({axis})", f"{a}.mean({axis}, keepdim=True)", f"{a}.mean()",
+        f"{a}.logsumexp({axis})", f"{a}.max({axis})[0]", f"{a}.amax({axis})", f"{a}.var(unbiased=False) * 0.5",
+        f"torch.sort({a}, {axis}, stable=True)[0]",
+    )))
 
 
 def joined(draft):
-    a, random = small(draft, draft.operand(), 60), draft.random
+    a, random = draft.small(draft.operand(), 60), draft.random
     value = draft.value(a)
-    b = small(draft, draft.operand(), 60)
+    b = draft.small(draft.operand(), 60)
     fitted = draft.fitted(b, value.shape)
     other = fitted if draft.value(fitted).shape == value.shape else f"{fitted}.expand({tuple(value.shape)})"
     axis = random.randrange(-1, value.dim()) if value.dim() else 0
@@ -107,7 +105,7 @@ def joined(draft):
 
 
 def selected(draft):
-    a, random = small(draft, draft.operand()), draft.random
+    a, random = draft.small(draft.operand()), draft.random
     b = draft.fitted(draft.operand(), draft.value(a).shape)
     _let(draft, random.choice((
         f"torch.where({a} > {draft.number()}, {a}, {b})",
@@ -119,7 +117,7 @@ def selected(draft):
 
 
 def indexed(draft):
-    a, random = small(draft, draft.operand()), draft.random
+    a, random = draft.small(draft.operand()), draft.random
     value = draft.value(a)
     if not value.dim():
         raise Rejected("a scalar")
@@ -140,19 +138,19 @@ def indexed(draft):
 
 
 def by_shape(draft):
-    a, name = small(draft, draft.operand()), draft.new_name()
+    a, name = draft.small(draft.operand()), draft.new_name()
     draft.add(f"if {a}.dim() > 1 and {a}.shape[-1] > {draft.random.randint(2, 4)}:\n"
               f"    {name} = {a}[..., 1:] * {draft.number(0.5, 1.5)}\nelse:\n    {name} = {a}.sum() * 0.1 + {a}")
 
 
 def by_gradient(draft):
     """Programs ask whether there will be a gradient."""
-    a, name = small(draft, draft.operand()), draft.new_name()
+    a, name = draft.small(draft.operand()), draft.new_name()
     draft.add(f"{name} = {a} * {draft.number(0.5, 1.5)} if {a}.requires_grad else {a}.tanh()")
 
 
 def checkpointed(draft):
     """Of a value of its own: written later, eager PyTorch would recompute from what was written."""
-    a = small(draft, draft.operand())
+    a = draft.small(draft.operand())
     _let(draft, f"torch.utils.checkpoint.checkpoint(lambda t: torch.tanh(t) * t, {a} + 0.1, "
                 f"use_reentrant={draft.random.choice((True, False))})")

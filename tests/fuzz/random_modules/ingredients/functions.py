@@ -3,13 +3,6 @@
 from ..draft import Rejected
 
 
-def _small(draft):
-    a = draft.operand()
-    if draft.value(a).numel() > 120:
-        raise Rejected("large enough")
-    return a
-
-
 def applied(draft):
     draft.random.choice((_one, _one, _one, _pair, _linear, _dirty, _largest, _several, _parts))(draft)
 
@@ -20,12 +13,12 @@ ONE = ("StraightThrough.apply({})", "ReverseGradient.apply({}, {n})", "ScaleGrad
 
 
 def _one(draft):
-    a = _small(draft)
+    a = draft.small(draft.operand())
     draft.add(f"{draft.new_name()} = " + draft.random.choice(ONE).replace("{n}", draft.number(0.2, 2)).replace("{}", a))
 
 
 def _pair(draft):
-    a = _small(draft)
+    a = draft.small(draft.operand())
     b = draft.fitted(draft.operand(), draft.value(a).shape)
     if draft.value(b).shape != draft.value(a).shape:
         b = f"{b}.expand({tuple(draft.value(a).shape)})"
@@ -36,7 +29,7 @@ def _pair(draft):
 
 
 def _linear(draft):
-    a = _small(draft)
+    a = draft.small(draft.operand())
     value = draft.value(a)
     if value.dim() < 2:
         raise Rejected("too flat")
@@ -58,7 +51,7 @@ def _dirty(draft):
 
 
 def _largest(draft):
-    a = _small(draft)
+    a = draft.small(draft.operand())
     if not draft.value(a).dim():
         raise Rejected("a scalar")
     draft.add(f"{draft.new_name()}, {draft.new_name('k')} = LargestWithPlace.apply({a})")
@@ -66,9 +59,10 @@ def _largest(draft):
 
 def _several(draft):
     """Not all results are used by every program: their gradients are None then."""
-    draft.add(f"{draft.new_name()}, {draft.new_name('v')} = MaybeUnused.apply({_small(draft)}, {draft.number(0.5, 2)})")
+    a = draft.small(draft.operand())
+    draft.add(f"{draft.new_name()}, {draft.new_name()} = MaybeUnused.apply({a}, {draft.number(0.5, 2)})")
 
 
 def _parts(draft):
-    a, b = _small(draft), _small(draft)
+    a, b = draft.small(draft.operand()), draft.small(draft.operand())
     draft.add(f"{draft.new_name()}, {draft.new_name()} = ListOfParts.apply({draft.number(0.5, 2)}, {a}, {b})")

@@ -27,5 +27,6 @@ def on_activation(draft):
     options.append(f"{name}.register_hook({hook(draft)})\n{name}.register_hook({hook(draft)})")
     if masks:
         options += [f"{name}.register_hook(lambda grad, mask={random.choice(masks)}.clone(): grad * mask)"] * 3
-    options.append(f"{name}.register_hook(lambda grad, other={random.choice(others)}.detach().clone(): grad * other.tanh())")
+    other = f"{random.choice(others)}.detach().clone()"
+    options.append(f"{name}.register_hook(lambda grad, other={other}: grad * other.tanh())")
     draft.add(random.choice(options), changes=True)

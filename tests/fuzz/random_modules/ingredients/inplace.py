@@ -9,11 +9,13 @@ def target(draft):
     return draft.pick([name for name in draft.floats() if not name.startswith("x")])
 
 
-CHANGES = ("{t}.add_({e})", "{t}.sub_({e})", "{t}.mul_({e})", "{t}.add_({n})", "{t}.mul_({n})", "{t}.add_({e}, alpha=0.3)",
-           "{t}.relu_()", "{t}.tanh_()", "{t}.sigmoid_()", "{t}.clamp_(-0.5, 0.5)", "{t}.clamp_(min=-0.3)", "{t}.neg_()",
-           "{t}.masked_fill_({t}.detach() > {n}, 0.1)", "{t}.lerp_({f}, 0.4)", "{t}.div_(1.5 + {e}.detach().abs())",
-           "{t}.addcmul_({e}, {e}, value=0.2)", "{t}.sin_()", "F.relu({t}, inplace=True)", "F.leaky_relu_({t}, 0.3)",
-           "torch.relu_({t})")
+CHANGES = (
+    "{t}.add_({e})", "{t}.sub_({e})", "{t}.mul_({e})", "{t}.add_({n})", "{t}.mul_({n})", "{t}.add_({e}, alpha=0.3)",
+    "{t}.relu_()", "{t}.tanh_()", "{t}.sigmoid_()", "{t}.clamp_(-0.5, 0.5)", "{t}.clamp_(min=-0.3)", "{t}.neg_()",
+    "{t}.masked_fill_({t}.detach() > {n}, 0.1)", "{t}.lerp_({f}, 0.4)", "{t}.div_(1.5 + {e}.detach().abs())",
+    "{t}.addcmul_({e}, {e}, value=0.2)", "{t}.sin_()", "F.relu({t}, inplace=True)", "F.leaky_relu_({t}, 0.3)",
+    "torch.relu_({t})",
+)
 OVERWRITES = ("{t}.zero_()", "{t}.fill_({n})", "{t}.copy_({e})", "{t}.fill_({e}.mean())", "{t}.copy_({e}.detach())")
 BARE = ("{t} += {e}", "{t} *= {n}", "{t} -= {e}", "{t} /= 2")  # of a name or an index
 

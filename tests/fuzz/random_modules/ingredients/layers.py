@@ -17,9 +17,9 @@ def _call(draft, layer):
     if kind == "Remembers":
         return f"self.{layer}({draft.pick(candidates)})"
     if kind == "Conv1d":
-        channels = module.in_channels
-        candidates = [name for name in candidates if draft.value(name).dim() == 3 and draft.value(name).shape[1] == channels]
-        return f"self.{layer}({draft.pick(candidates)})"
+        fitting = [name for name in candidates if draft.value(name).dim() == 3
+                   and draft.value(name).shape[1] == module.in_channels]
+        return f"self.{layer}({draft.pick(fitting)})"
     dims = (2,) if kind == "BatchNorm1d" else (1, 2, 3)
     fitting = [name for name in candidates if draft.value(name).shape[-1] == wanted and draft.value(name).dim() in dims]
     if fitting and draft.random.random() < 0.8:

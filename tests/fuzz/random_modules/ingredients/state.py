@@ -9,8 +9,8 @@ from .views import view_of
 
 def _unseen(draft, *statements):
     """The statements under no_grad, in one of the ways to say so."""
-    opening = draft.random.choice(("with torch.no_grad():", "with torch.no_grad():", "with torch.set_grad_enabled(False):"))
-    return opening + "\n" + textwrap.indent("\n".join(statements), "    ")
+    opening = draft.random.choice(("torch.no_grad()", "torch.no_grad()", "torch.set_grad_enabled(False)"))
+    return f"with {opening}:\n" + textwrap.indent("\n".join(statements), "    ")
 
 
 def no_grad_value(draft):
@@ -26,10 +26,13 @@ def no_grad_change(draft):
     draft.add(_unseen(draft, change_of(draft, expression)), changes=True)
 
 
-PARAMETER_CHANGES = ("{p}.clamp_(-0.5, 0.5)", "{p}.mul_(0.99)", "{p}.mul_(0.9).add_(0.01)", "{p}.div_(0.8 + {p}.norm())",
-                     "{p}.copy_({p} / (0.5 + {p}.abs().amax()))", "{p}.sub_(0.05 * {p}.sign())", "{p} -= 0.02 * {p}",
-                     "{p}.fill_(0.3)", "{p}.zero_()", "{p}.relu_()")
-PARAMETER_PARTS = ("{v}.zero_()", "{v}.mul_(0.9)", "{v}.clamp_(-0.3, 0.3)", "{v}.fill_(0.2)", "{v}.add_(0.02)", "{v}.copy_({v} * 0.5)")
+PARAMETER_CHANGES = (
+    "{p}.clamp_(-0.5, 0.5)", "{p}.mul_(0.99)", "{p}.mul_(0.9).add_(0.01)", "{p}.div_(0.8 + {p}.norm())",
+    "{p}.copy_({p} / (0.5 + {p}.abs().amax()))", "{p}.sub_(0.05 * {p}.sign())", "{p} -= 0.02 * {p}", "{p}.fill_(0.3)",
+    "{p}.zero_()", "{p}.relu_()",
+)
+PARAMETER_PARTS = ("{v}.zero_()", "{v}.mul_(0.9)", "{v}.clamp_(-0.3, 0.3)", "{v}.fill_(0.2)", "{v}.add_(0.02)",
+                   "{v}.copy_({v} * 0.5)")
 
 
 def _parameter_change(draft, parameter, access=""):

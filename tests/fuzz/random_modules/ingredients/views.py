@@ -146,14 +146,8 @@ def _unfold(random, tensor):
     return f".unfold(-1, {size}, {random.randint(1, 2)})"
 
 
-def small(draft, name):
-    if draft.value(name).numel() > 200:
-        raise Rejected("large enough")
-    return name
-
-
 def kept_view(draft):
-    base = small(draft, draft.operand())
+    base = draft.small(draft.operand(), 200)
     draft.add(f"{draft.new_name()} = {view_of(draft, base, writable=draft.random.random() < 0.7)}")
 
 
@@ -211,10 +205,11 @@ def detached(draft):
 def strided(draft):
     base = draft.pick(draft.floats())
     value = draft.value(base)
-    if not value.is_contiguous() or value.storage_offset() or value.numel() < 4 or value.storage().size() != value.numel():
-        raise Rejected("not the whole of its memory")
     size = value.numel()
+    if not value.is_contiguous() or value.storage_offset() or size < 4 or value.storage().size() != size:
+        raise Rejected("not the whole of its memory")
     rows = draft.random.randint(1, size // 2)
     step = draft.random.randint(1, max(1, (size - 1) // max(1, rows)))
-    view = draft.random.choice((f"({rows},), ({step},)", f"({rows}, 2), (1, {size - rows})", f"({size // 2},), (2,), 1"))
+    view = draft.random.choice((f"({rows},), ({step},)", f"({rows}, 2), (1, {size - rows})",
+                                f"({size // 2},), (2,), 1"))
     draft.add(f"{draft.new_name()} = {base}.as_strided({view})")

@@ -1,0 +1,4 @@
+"""What generated programs may name."""
+
+from .functions import *
+from .modules import *
