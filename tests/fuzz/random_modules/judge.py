@@ -21,9 +21,8 @@ def is_valid(program):
     """Whether eager PyTorch trains it, and rounding does not decide the result: the same in float64, from weights moved
     in the sixth digit, must be near."""
     try:
-        cls = program.model_class()
-        plain = training.train_eager(cls, program.config)
-        exact = training.train_eager(cls, program.config, dtype=torch.float64, nudge=1e-6)
+        plain = program.eager
+        exact = training.train_eager(program.model_class, program.config, dtype=torch.float64, nudge=1e-6)
     except Exception:  # whatever a random program raises
         return False
     return all(training.distance(exact[name], plain[name]) < 0.5 for name in plain)
@@ -37,10 +36,9 @@ def failure_of(program):
 
 
 def _train_both(program):
-    cls = program.model_class()
-    expected = training.train_eager(cls, program.config)
+    expected = program.eager
     try:
-        actual = training.train_poptorch(cls, program.config)
+        actual = training.train_poptorch(program.model_class, program.config)
     except Exception as error:  # anything that is not a refusal is a failure
         message = str(error)
         if any(message.startswith(start) for start, _ in REFUSALS):
@@ -49,7 +47,7 @@ def _train_both(program):
     apart = training.differences(actual, expected)
     if not apart:
         return None
-    exact = training.train_eager(cls, program.config, dtype=torch.float64)
+    exact = training.train_eager(program.model_class, program.config, dtype=torch.float64)
     apart = [(name, gap) for name, gap in apart if not _is_rounding(actual.get(name), expected[name], exact[name], gap)]
     if not apart:
         return None

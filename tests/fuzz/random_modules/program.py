@@ -8,6 +8,8 @@ import pathlib
 import re
 import textwrap
 
+from . import training
+
 HEADER = """import poptorch
 import torch
 import torch.nn.functional as F
@@ -16,6 +18,10 @@ from torch import nn
 """
 
 _FOLDER = pathlib.Path(__file__).parent
+
+
+def _words(text):
+    return set(re.findall(r"\w+", text))
 
 
 @functools.lru_cache(None)
@@ -28,8 +34,7 @@ def _library():
             if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Assign)):
                 name = node.targets[0].id if isinstance(node, ast.Assign) else node.name
                 texts[name] = ast.get_source_segment(source, node)
-    return {name: (text, [other for other in texts if other != name and re.search(rf"\b{other}\b", text)])
-            for name, text in texts.items()}
+    return {name: (text, (_words(text) & texts.keys()) - {name}) for name, text in texts.items()}
 
 
 def _named_in(text):
@@ -42,9 +47,8 @@ def _named_in(text):
             for other in library[name][1]:
                 want(other)
 
-    for name in library:
-        if re.search(rf"\b{name}\b", text):
-            want(name)
+    for name in _words(text) & library.keys():
+        want(name)
     return [text for name, (text, _) in library.items() if name in wanted]
 
 
@@ -60,7 +64,8 @@ class Program:
     kinds: list = dataclasses.field(default_factory=list)    # the ingredients it was made of
 
     def copy(self):
-        return copy.deepcopy(self)
+        """One to be changed: what was found out about this one does not go with it."""
+        return Program(**{field.name: copy.deepcopy(getattr(self, field.name)) for field in dataclasses.fields(self)})
 
     @property
     def arguments(self):
@@ -85,17 +90,23 @@ class Program:
     def text(self):
         return "\n\n".join([HEADER, *self.definitions(), self.model_text()])
 
+    @functools.cached_property
     def model_class(self):
         namespace = {"__name__": f"fuzz_{self.seed}"}
         exec(compile(self.text(), f"<module {self.seed}>", "exec"), namespace)
         return namespace["Model"]
 
+    @functools.cached_property
+    def eager(self):
+        """What training in eager PyTorch leaves behind."""
+        return training.train_eager(self.model_class, self.config)
+
     def script(self, comment):
         """A file that reproduces what the program does, without this folder."""
-        training = (_FOLDER / "training.py").read_text()
-        training = "\n".join(line for line in training.splitlines() if line not in HEADER.splitlines())
+        lines = (_FOLDER / "training.py").read_text().splitlines()
+        comparison = "\n".join(line for line in lines if line not in HEADER.splitlines())
         title = f'"""Module {self.seed} of tests/fuzz.\n\n{comment}\n"""\n'
         config = "CONFIG = {\n" + "".join(f"    {key!r}: {value!r},\n" for key, value in self.config.items()) + "}\n"
         return "\n\n".join([title + HEADER, *self.definitions(), self.model_text(), config,
-                            "# How the two runs are made and compared: tests/fuzz/training.py\n" + training,
+                            "# How the two runs are made and compared: tests/fuzz/training.py\n" + comparison,
                             'if __name__ == "__main__":\n    raise SystemExit(0 if compare(Model, CONFIG) else 1)\n'])
