@@ -20,17 +20,17 @@ os.environ.setdefault("POPTORCH_LOG_LEVEL", "ERR")
 OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "build" / "fuzz"
 
 
-def check(seed, shrunk=True):
-    """None, or the failure of this seed's module, with a script in build/fuzz."""
+def check(seed, shrunk=True, alone=False):
+    """None, or the failure of this seed's module, with a script in build/fuzz. `alone`: see `judge.py`."""
     from random_modules import generate, judge, shrink
 
     program = generate.generate(seed)
-    failure = judge.failure_of(program)
+    failure = judge.failure_of(program, alone)
     if failure is None:
         return None
     if shrunk:
         program = shrink.shrink(program, failure.kind)
-        failure = judge.failure_of(program)
+        failure = judge.failure_of(program, alone=True)
     OUTPUT.mkdir(parents=True, exist_ok=True)
     (OUTPUT / f"{seed}.py").write_text(program.script(failure.details))
     return {"kind": failure.kind, "details": failure.details, "module": program.model_text()}
@@ -69,7 +69,12 @@ class Worker:
             code = process.wait()
             if self._seeds:
                 self._seeds = range(current + 1, self._seeds[-1] + 1)
-                yield current, {"kind": f"crash {code}", "details": f"the process ended with {code}", "module": ""}
+                yield current, self._crash(current, code)
+
+    def _crash(self, seed, code):
+        command = [sys.executable, __file__, "--one", str(seed)] + ([] if self._shrunk else ["--fast"])
+        again = subprocess.run(command, capture_output=True, text=True)
+        return {"kind": "Crash", "details": again.stdout + again.stderr[-500:], "module": ""}
 
 
 def run(first, count, jobs, shrunk):
@@ -114,7 +119,7 @@ def main():
 
         print(generate.generate(options.show).script("as generated"))
     elif options.one is not None:
-        failure = check(options.one, not options.fast)
+        failure = check(options.one, not options.fast, alone=True)
         script = OUTPUT / f"{options.one}.py"
         print(f"{failure['details']}\n{failure['module']}\nscript: {script}" if failure else "equal")
         return 1 if failure else 0

@@ -1,5 +1,7 @@
 """The generator of random modules and its judge: deterministic, complete, and able to fail."""
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -20,19 +22,25 @@ def test_every_ingredient_is_used():
     assert not [kind.__name__ for kind in ingredients.FORWARD if kind not in used]
 
 
-def broken(cls, config):
-    """Stands in for poptorch, with a learning rate that is a little off."""
-    return training.train_eager(cls, {**config, "optimizer": {**config["optimizer"], "lr": 0.09}})
+def untrained(cls, config):
+    """Stands in for a poptorch that leaves the weights alone."""
+    return training.state_of(training.make(cls))
 
 
 def test_a_difference_is_found_and_made_small(monkeypatch):
     program = generate.generate(5)
-    monkeypatch.setattr(training, "train_poptorch", broken)
+    monkeypatch.setattr(training, "train_poptorch", untrained)
     failure = judge.failure_of(program)
     assert failure.kind == "mismatch" and "parameter" in failure.details
     small = shrink.shrink(program, failure.kind)
     assert len(small.forward) < len(program.forward)
     assert judge.failure_of(small).kind == "mismatch"
+
+
+def test_a_crash_is_a_failure(monkeypatch):
+    monkeypatch.setattr(training, "train_poptorch", lambda cls, config: os.kill(os.getpid(), signal.SIGSEGV))
+    failure = judge.failure_of(generate.generate(5), alone=True)
+    assert failure.kind == f"Crash: by signal {int(signal.SIGSEGV)}"
 
 
 def test_a_script_stands_alone(tmp_path):

@@ -1,6 +1,9 @@
 """Says whether a program is fit to be trained, and whether poptorch trains it like eager PyTorch."""
 
 import dataclasses
+import os
+import pickle
+import signal
 import warnings
 
 import torch
@@ -9,6 +12,9 @@ from . import training
 
 # poptorch.Errors that the documents announce: (start of the message, reason). None so far.
 REFUSALS = ()
+
+
+CHILD_SECONDS = 60  # a module takes milliseconds
 
 
 @dataclasses.dataclass
@@ -28,17 +34,47 @@ def is_valid(program):
     return all(training.distance(exact[name], plain[name]) < 0.5 for name in plain)
 
 
-def failure_of(program):
-    """None when poptorch and eager PyTorch agree."""
+def failure_of(program, alone=False):
+    """None when poptorch and eager PyTorch agree. `alone`: poptorch runs in a process of its own, so that a crash is a
+    failure like others."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _train_both(program)
+        return _train_both(program, _train_in_child if alone else training.train_poptorch)
 
 
-def _train_both(program):
+class Crash(Exception):
+    """A process ended, by a signal or because it took too long."""
+
+
+def _train_in_child(cls, config):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(CHILD_SECONDS)
+        try:
+            answer = training.train_poptorch(cls, config)
+        except Exception as error:
+            answer = type(error).__name__, str(error)
+        with os.fdopen(write, "wb") as pipe:
+            pickle.dump(answer, pipe)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        answer = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if not answer:
+        raise Crash(f"by signal {status}")
+    answer = pickle.loads(answer)
+    if isinstance(answer, tuple):
+        name, message = answer
+        raise type(name, (Exception,), {})(message)
+    return answer
+
+
+def _train_both(program, train):
     expected = program.eager
     try:
-        actual = training.train_poptorch(program.model_class, program.config)
+        actual = train(program.model_class, program.config)
     except Exception as error:  # anything that is not a refusal is a failure
         message = str(error)
         if any(message.startswith(start) for start, _ in REFUSALS):

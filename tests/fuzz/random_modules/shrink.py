@@ -19,7 +19,7 @@ def shrink(program, kind):
 
 def _still_fails(program, kind):
     try:
-        failure = judge.failure_of(program)
+        failure = judge.failure_of(program, alone=True)
     except Exception:  # eager PyTorch or Python itself refuses what is left
         return False
     return failure is not None and failure.kind == kind

@@ -14,7 +14,8 @@ def hook(draft):
 
 
 def on_activation(draft):
-    names = [name for name in draft.floats() if draft.value(name).requires_grad]
+    # Not of parameters: a hook in forward would be one more in every step.
+    names = [name for name in draft.floats() if draft.value(name).grad_fn is not None]
     if not names:
         raise Rejected("nothing with a gradient")
     name, random = draft.pick(names), draft.random
