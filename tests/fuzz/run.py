@@ -30,34 +30,35 @@ def check(seed, shrunk=True, alone=False):
         return None
     if shrunk:
         program = shrink.shrink(program, failure.kind)
-        failure = judge.failure_of(program, alone=True)
+        failure = judge.failure_of(program, alone=True) or failure  # a crash need not come every time
     OUTPUT.mkdir(parents=True, exist_ok=True)
     (OUTPUT / f"{seed}.py").write_text(program.script(failure.details))
     return {"kind": failure.kind, "details": failure.details, "module": program.model_text()}
 
 
-def work(seeds, shrunk):
+def work(seeds, shrink):
     """A worker: a line when a module starts, a line when it is done."""
     import torch
 
     torch.set_num_threads(1)
     for seed in seeds:
         print(json.dumps({"start": seed}), flush=True)
-        print(json.dumps({"done": seed, "failure": check(seed, shrunk)}), flush=True)
+        failure = check(seed, shrink > 0)
+        shrink -= failure is not None
+        print(json.dumps({"done": seed, "failure": failure}), flush=True)
 
 
 class Worker:
     """A process that works through seeds, and another one where the first crashes."""
 
-    def __init__(self, seeds, shrunk):
-        self._seeds, self._shrunk = seeds, shrunk
+    def __init__(self, seeds, shrink):
+        """`shrink`: how many failing modules to make small; each takes seconds."""
+        self._seeds, self._shrink = seeds, shrink
 
     def results(self):
         """(seed, failure or None) for each."""
         while self._seeds:
-            command = [sys.executable, __file__, "--work", f"{self._seeds[0]}:{self._seeds[-1] + 1}"]
-            command += [] if self._shrunk else ["--fast"]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            process = self._start("--work", f"{self._seeds[0]}:{self._seeds[-1] + 1}")
             current = self._seeds[0]
             for line in process.stdout:
                 message = json.loads(line)
@@ -65,19 +66,24 @@ class Worker:
                     current = message["start"]
                     continue
                 self._seeds = range(message["done"] + 1, self._seeds[-1] + 1)
+                self._shrink -= message["failure"] is not None
                 yield message["done"], message["failure"]
             code = process.wait()
             if self._seeds:
                 self._seeds = range(current + 1, self._seeds[-1] + 1)
                 yield current, self._crash(current, code)
 
+    def _start(self, *arguments):
+        command = [sys.executable, __file__, *arguments, "--shrink", str(max(self._shrink, 0))]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
     def _crash(self, seed, code):
-        command = [sys.executable, __file__, "--one", str(seed)] + ([] if self._shrunk else ["--fast"])
-        again = subprocess.run(command, capture_output=True, text=True)
-        return {"kind": "Crash", "details": again.stdout + again.stderr[-500:], "module": ""}
+        details, _ = self._start("--one", str(seed)).communicate()
+        self._shrink -= 1
+        return {"kind": f"crash {code}", "details": details, "module": ""}
 
 
-def run(first, count, jobs, shrunk):
+def run(first, count, jobs, shrink):
     from concurrent.futures import ThreadPoolExecutor
 
     size = -(-count // jobs)
@@ -85,7 +91,7 @@ def run(first, count, jobs, shrunk):
     kinds = collections.Counter()
 
     def share(seeds):
-        for seed, failure in Worker(seeds, shrunk).results():
+        for seed, failure in Worker(seeds, shrink).results():
             if failure is not None:
                 kinds[failure["kind"]] += 1
                 print(f"== {seed}: {failure['kind']}\n{failure['details']}\n{failure['module']}", flush=True)
@@ -109,23 +115,23 @@ def main():
     parser.add_argument("--one", type=int, help="only the module of this seed")
     parser.add_argument("--show", type=int, help="print the module of this seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--fast", action="store_true", help="leave failing modules as they are")
+    parser.add_argument("--shrink", type=int, default=20, help="how many failing modules each process makes small")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(range(*map(int, options.work.split(":"))), not options.fast)
+        work(range(*map(int, options.work.split(":"))), options.shrink)
     elif options.show is not None:
         from random_modules import generate
 
         print(generate.generate(options.show).script("as generated"))
     elif options.one is not None:
-        failure = check(options.one, not options.fast, alone=True)
+        failure = check(options.one, options.shrink > 0, alone=True)
         script = OUTPUT / f"{options.one}.py"
         print(f"{failure['details']}\n{failure['module']}\nscript: {script}" if failure else "equal")
         return 1 if failure else 0
     else:
         seed = int(time.time()) if options.seed is None else options.seed
-        return 1 if run(seed, options.modules, options.jobs, not options.fast) else 0
+        return 1 if run(seed, options.modules, options.jobs, options.shrink) else 0
     return 0
 
 

@@ -30,6 +30,7 @@ class Draft:
         self.random = random
         self.config = config
         self.setup, self.forward = [], []
+        self.hooked = {}  # variables with hooks -> how often they were written before
         self.count = 0
         self._restart()
 
@@ -73,6 +74,7 @@ class Draft:
             if value.is_floating_point() and not value.detach().abs().amax() <= LARGEST:  # also rejects NaN
                 raise ValueError("values are wild")
         if changes:
+            self._check_hooked()
             roots = [value for value in tensors if value.requires_grad]
             leaves = [value for value in self.model.parameters() if value.requires_grad]
             if roots and leaves:
@@ -80,6 +82,15 @@ class Draft:
                 torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
             if any(value.requires_grad for value in self.model.buffers()):
                 raise ValueError("a buffer became part of the gradient: the second step would fail")
+
+    def _check_hooked(self):
+        """Some ops of torch return a view of a tensor that nobody sees: linear of three axes with a bias. Writing it
+        drops its hooks, which is not so where an op returns a tensor of its own."""
+        for name, version in self.hooked.items():
+            value = self.names[name]
+            if value._is_view() and value._version != version:
+                if not any(other is value._base for other in self.names.values()):
+                    raise ValueError("a hidden view with hooks is written")
 
     def new_name(self, letter="v"):
         self.count += 1

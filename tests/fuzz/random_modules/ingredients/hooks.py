@@ -31,3 +31,4 @@ def on_activation(draft):
     other = f"{random.choice(others)}.detach().clone()"
     options.append(f"{name}.register_hook(lambda grad, other={other}: grad * other.tanh())")
     draft.add(random.choice(options), changes=True)
+    draft.hooked.setdefault(name, draft.value(name)._version)
