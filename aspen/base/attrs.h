@@ -38,8 +38,8 @@ class HostFunction {
 class Op;
 class Value;
 
-// A gradient that only the front end knows: that of a function with a backward pass of its own, or a change a hook makes
-// (see ops/gradient). It adds to the graph while the graph is differentiated.
+// A gradient that only the front end knows: that of a function with a backward pass of its own, or a change a hook
+// makes (see ops/gradient). It adds to the graph while the graph is differentiated.
 class CustomGradient {
  public:
   virtual ~CustomGradient() = default;

@@ -4,7 +4,7 @@
 
 #include "aspen/backends/api/kernel.h"
 #include "aspen/base/error.h"
-#include "aspen/ops/sample/pathwise.h"
+#include "aspen/ops/sample/pathwise.ref.h"
 #include "aspen/ops/sample/samplers.h"
 
 namespace aspen {

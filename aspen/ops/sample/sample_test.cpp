@@ -9,7 +9,7 @@
 
 #include "aspen/backends/reference/reference_backend.h"
 #include "aspen/base/error.h"
-#include "aspen/ops/sample/pathwise.h"
+#include "aspen/ops/sample/pathwise.ref.h"
 #include "tests/support/interpret.h"
 
 namespace aspen::testing {
