@@ -39,6 +39,7 @@ def check(seed, shrunk=True, alone=False):
 def work(seeds, shrink):
     """A worker: a line when a module starts, a line when it is done."""
     import torch
+    import random_modules.training  # what cannot be loaded is no module's fault
 
     torch.set_num_threads(1)
     for seed in seeds:
@@ -59,7 +60,7 @@ class Worker:
         """(seed, failure or None) for each."""
         while self._seeds:
             process = self._start("--work", f"{self._seeds[0]}:{self._seeds[-1] + 1}")
-            current = self._seeds[0]
+            current = None
             for line in process.stdout:
                 message = json.loads(line)
                 if "start" in message:
@@ -69,6 +70,8 @@ class Worker:
                 self._shrink -= message["failure"] is not None
                 yield message["done"], message["failure"]
             code = process.wait()
+            if current is None:
+                raise RuntimeError(f"[fuzz] a process ended with {code} before its first module; see above")
             if self._seeds:
                 self._seeds = range(current + 1, self._seeds[-1] + 1)
                 yield current, self._crash(current, code)
