@@ -10,6 +10,7 @@
 
 #include "aspen/ops/build.h"
 #include "aspen/ops/gradient/gradient.h"
+#include "aspen/ops/shape/shape.h"
 #include "poptorch/capture/host_data.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/capture/traced_impl.h"
@@ -42,6 +43,14 @@ struct TracedAutogradMeta final : ag::AutogradMeta {
     if (AutogradMeta::requires_grad()) return true;
     Recorder* recorder = Recorder::current();
     return recorder != nullptr && recorder->owns(impl) && recorder->wants_gradient(impl);
+  }
+  // requires_grad_() makes a leaf. Nothing trains it, but what is computed from it may have functions and hooks.
+  void set_requires_grad(bool wanted, at::TensorImpl* self) override {
+    AutogradMeta::set_requires_grad(wanted, self);
+    Recorder* recorder = Recorder::current();
+    if (wanted && recorder != nullptr && recorder->owns(impl) && !recorder->wants_gradient(impl)) {
+      recorder->autograd().begin_paths_at(impl);
+    }
   }
 
   TracedImpl& impl;
@@ -305,6 +314,16 @@ void Autograd::take_in(const at::Tensor& result) {
   b.placement = placement;
 }
 
+void Autograd::begin_paths_at(const TracedImpl& impl) {
+  recorder_.locate();
+  aspen::Builder& b = recorder_.b;
+  aspen::Value* value = impl.traced()->read(b);
+  value = b.make("reshape", {value}, aspen::ReshapeAttrs{value->shape()});  // one that no other tensor shows
+  impl.traced()->set_path(b, value);
+  recorder_.capture().paths.begin_at(*value);
+  leaves_.insert(value);
+}
+
 const std::shared_ptr<Autograd::Node>& Autograd::grad_fn(const at::TensorBase& base) {
   static const std::shared_ptr<Node> none;
   const at::Tensor tensor(base);
@@ -319,7 +338,7 @@ const std::shared_ptr<Autograd::Node>& Autograd::grad_fn(const at::TensorBase& b
     meta->grad_fn_ = nullptr;  // changed in place since
     meta->output_nr_ = 0;
   }
-  if (!recorder_.capture().paths.wants(value)) return none;
+  if (leaves_.count(value) > 0 || !recorder_.capture().paths.wants(value)) return none;
   std::shared_ptr<Node>& node = grad_fns_[value];
   if (node == nullptr) {
     node = std::make_shared<GraphNode>(value);

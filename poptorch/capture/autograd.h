@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "aspen/compiler/ir/graph.h"
@@ -39,6 +40,9 @@ class Autograd {
   // Takes in that function, with all its results.
   void take_in(const at::Tensor& result);
 
+  // Makes the tensor a leaf that requires a gradient.
+  void begin_paths_at(const TracedImpl& impl);
+
   // What torch is to see as the tensor's grad_fn; nullptr for a tensor that no trainable parameter reaches.
   const std::shared_ptr<Node>& grad_fn(const at::TensorBase& tensor);
   // Its place among the results of that.
@@ -56,6 +60,7 @@ class Autograd {
   Recorder& recorder_;
   std::uint64_t first_sequence_nr_;  // nodes with a smaller one are older than this capture
   std::unordered_map<const Node*, Results> functions_;
+  std::unordered_set<const aspen::Value*> leaves_;
   std::vector<std::shared_ptr<Node>> kept_;                                  // functions_ are known by their address
   std::unordered_map<const aspen::Value*, std::shared_ptr<Node>> grad_fns_;  // of values torch has asked about
   std::vector<std::pair<aspen::Value*, c10::ScalarType>> asked_;             // the same, in order

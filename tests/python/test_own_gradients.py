@@ -321,6 +321,26 @@ def test_hook_that_returns_nothing():
     check(with_hook(lambda gradient: None))
 
 
+def test_leaf_made_in_forward():
+    def forward(m, x):
+        leaf = x.detach().requires_grad_()
+        y = leaf * 2
+        y.register_hook(lambda gradient: gradient * 100)
+        assert y.requires_grad and leaf.is_leaf and not x.requires_grad
+        return (m.first(y) * m.scale).pow(2).mean()
+
+    check(forward)
+
+
+def test_hook_that_alone_reads_a_buffer_and_a_parameter():
+    def forward(m, x):
+        y = m.first(x)
+        y.register_hook(lambda gradient: gradient * (1 + m.memory) * m.scale)
+        return m.second(y).pow(2).mean()
+
+    check(forward)
+
+
 def test_hook_sees_the_gradient_of_all_uses():
     def forward(m, x):
         y = m.first(x)

@@ -144,6 +144,8 @@ class Differentiator {
   void set_gradients() {
     for (const auto& variable : graph_.variables()) {
       std::int64_t id = variable->value->id();
+      // A hook or a function's backward was the first to read it: nothing of the forward pass leads there.
+      if (id >= static_cast<std::int64_t>(reached_by_.size())) continue;
       Value* gradient = gradient_of(variable->value.get());
       if (gradient == nullptr && reached_by_[id] != nullptr) {
         like(*reached_by_[id]);

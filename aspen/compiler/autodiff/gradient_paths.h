@@ -14,6 +14,8 @@ class GradientPaths {
   // A value wants a gradient when it is floating point, its op was captured with gradients switched on, and one of its
   // inputs wants one. An op that has been asked about must not change any more.
   bool wants(const Value* value);  // nullptr: false
+  // Paths begin at this value as well: a leaf that is no variable.
+  void begin_at(const Value& value) { known(value) = Answer::kYes; }
 
  private:
   enum class Answer : std::uint8_t { kUnknown, kNo, kYes };
