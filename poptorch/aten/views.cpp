@@ -162,7 +162,9 @@ void diagonal(Call& call) {
   }
   // The chain merges both axes: where memory does not allow that, what is left has no strides in it.
   const auto rank = static_cast<std::int64_t>(chain.shape().size());
-  if (axis1 != rank - 2 || axis2 != rank - 1 || !call.is_contiguous("self")) decline("the axes cannot be merged");
+  const bool merges = axis1 == rank - 2 && axis2 == rank - 1 && call.is_contiguous("self");
+  const bool is_empty = -offset >= chain.shape()[axis1] || offset >= chain.shape()[axis2];
+  if (!merges && !is_empty) decline("the axes cannot be merged");
   view(call, chain.diagonal(offset, axis1, axis2));
 }
 

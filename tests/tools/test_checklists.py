@@ -28,7 +28,8 @@ def ops():
 
 OPS = ops()
 FOLDERS = sorted(p for p in (ROOT / "aspen/ops").iterdir() if p.is_dir())
-MARKS = {"checkpoint", "detach", "loss"}  # read and removed by the compiler
+# Read and removed by the compiler.
+MARKS = {"checkpoint", "custom_gradient", "detach", "gradient_hook", "graft", "loss", "overwrite"}
 
 
 def names(text, pattern):
