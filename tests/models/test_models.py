@@ -175,7 +175,7 @@ def losses_of_resnet18(seed):
     torch.manual_seed(seed)
     model = ClassifierWithLoss(torchvision.models.resnet18(num_classes=10)).train()
     single, double = copy.deepcopy(model), copy.deepcopy(model).double()
-    batches = batches_of(pictures(3, 64, 10, 8))
+    batches = batches_of(pictures(3, 48, 10, 8))
 
     def optimizer_of(trained):
         return torch.optim.SGD(trained.parameters(), lr=0.01, momentum=0.9)
@@ -190,7 +190,7 @@ def losses_of_resnet18(seed):
 def test_resnet18_drifts_from_float64_no_faster_than_eager_pytorch():
     """Rounding grows tenfold a step until it is as large as the differences between batches. A relu that flips sets that
     clock forward, for us or for eager as chance will have it: up to 3 steps are granted at each step, none at the end."""
-    errors = torch.tensor([losses_of_resnet18(seed) for seed in (0, 1, 2)], dtype=torch.float64)
+    errors = torch.tensor([losses_of_resnet18(seed) for seed in (0, 1)], dtype=torch.float64)
     ours, eager = (
         # Root mean square over the runs and all steps so far.
         (errors[:, which] - errors[:, 2]).pow(2).mean(0).cumsum(0).div(torch.arange(1, STEPS + 1)).sqrt()
