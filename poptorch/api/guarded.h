@@ -1,4 +1,4 @@
-// Turns errors of the core into poptorch::Error at the border of the C++ API.
+// Turns errors of the core into poptorch::Error at the border of the API.
 #pragma once
 
 #include "aspen/base/error.h"
@@ -6,12 +6,15 @@
 
 namespace poptorch {
 
+// The type tells whose fault it is; the location is what the text says of the op and the line it was captured at.
+Error as_own(const aspen::Error& error);
+
 template <class F>
 auto guarded(F&& f) -> decltype(f()) {
   try {
     return f();
   } catch (const aspen::Error& error) {
-    throw Error(error.what());
+    throw as_own(error);
   }
 }
 

@@ -1,56 +1,51 @@
 #include "poptorch/python/errors.h"
 
-#include <algorithm>
-
-#include "aspen/base/error.h"
+#include "poptorch/api/guarded.h"
 
 namespace py = pybind11;
 
 namespace poptorch {
 namespace {
 
-py::object& error_class() {
-  // Never destroyed: the interpreter may be gone by then.
-  static auto* cls = new py::object(py::reinterpret_borrow<py::object>(PyExc_RuntimeError));
-  return *cls;
+// The module poptorch.errors: our kinds of error have their classes there. Never destroyed: the interpreter may be
+// gone by then.
+py::object& error_classes() {
+  static auto* module = new py::object(py::none());
+  return *module;
 }
 
-// "who and what" and the lines that say where: "  captured at ...", "  in op ..., captured at ...".
-std::pair<std::string, std::string> split_location(const std::string& text) {
-  const auto at = std::min(text.find("\n  captured at "), text.find("\n  in op "));
-  if (at == std::string::npos) return {text, ""};
-  return {text.substr(0, at), text.substr(at + 3)};
-}
+void raise(const py::object& error) { PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr()); }
 
-py::object make_error(const std::string& text, const char* type) {
-  py::object error = error_class()(text);
-  if (error_class().ptr() == PyExc_RuntimeError) return error;
-  const auto [message, location] = split_location(text);
-  error.attr("message") = message;
-  error.attr("type") = type;
-  error.attr("location") = location;
-  return error;
-}
-
-void raise(const std::string& text, const char* type) {
-  const py::object error = make_error(text, type);
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+py::object make_error(const Error& error) {
+  if (error_classes().is_none()) return py::reinterpret_borrow<py::object>(PyExc_RuntimeError)(error.what());
+  const py::object& classes = error_classes();
+  if (const auto* recoverable = dynamic_cast<const RecoverableError*>(&error)) {
+    return classes.attr("RecoverableError")(error.message(), error.type(), error.location(),
+                                            recoverable->recoveryAction());
+  }
+  const bool is_unrecoverable = dynamic_cast<const UnrecoverableError*>(&error) != nullptr;
+  return classes.attr(is_unrecoverable ? "UnrecoverableError" : "Error")(error.message(), error.type(),
+                                                                         error.location());
 }
 
 }  // namespace
 
-void set_error_class(const py::object& cls) { error_class() = cls; }
+void set_error_classes(const py::object& module) { error_classes() = module; }
 
 void register_error_translation() {
   py::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
-    } catch (const aspen::UserError& error) {
-      raise(error.what(), "poptorch_cpp_error");
-    } catch (const aspen::DeviceError& error) {
-      raise(error.what(), "poptorch_device_error");
+    } catch (const ArgumentError& error) {
+      PyErr_SetString(PyExc_AssertionError, error.what());
+    } catch (const ValueError& error) {
+      PyErr_SetString(PyExc_ValueError, error.what());
+    } catch (const ConfigFileError& error) {
+      raise(error_classes().attr("ConfigFileError")(error.what()));
+    } catch (const Error& error) {
+      raise(make_error(error));
     } catch (const aspen::Error& error) {
-      raise(error.what(), "poptorch_internal_error");
+      raise(make_error(as_own(error)));
     }
   });
 }
@@ -62,9 +57,9 @@ void rethrow_as_our_own(py::error_already_set& error, const std::string& text) {
   if (shown.compare(0, text.size(), text) != 0) return;
   py::object cause = error.value();
   if (error.trace()) cause.attr("__traceback__") = error.trace();
-  py::object own = make_error(text, "poptorch_cpp_error");
+  py::object own = make_error(as_own(aspen::UserError("{}", text)));
   own.attr("__cause__") = cause;
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(own.ptr())), own.ptr());
+  raise(own);
   throw py::error_already_set();
 }
 

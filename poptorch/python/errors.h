@@ -1,4 +1,4 @@
-// C++ errors as Python exceptions: instances of the class the package names, with message, type and location.
+// C++ errors as Python exceptions of the classes that include/poptorch/error.h names.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,7 +8,7 @@
 namespace poptorch {
 
 void register_error_translation();
-void set_error_class(const pybind11::object& error_class);  // RuntimeError until it is called
+void set_error_classes(const pybind11::object& module);  // with our classes; RuntimeError until it is called
 
 // When `error` is the interpreter's form of our error with this text (torch turns it into a RuntimeError on its way
 // through an op), throws it as our own with the interpreter's as its cause. Otherwise returns.

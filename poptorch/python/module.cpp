@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "aspen/base/log.h"
+#include "poptorch/api/spelling.h"
 #include "poptorch/capture/call.h"
 #include "poptorch/capture/host_call.h"
 #include "poptorch/capture/recorder.h"
@@ -229,6 +230,7 @@ std::string take_python_error() {
 PYBIND11_MODULE(poptorch_core, module) {
   py::module_::import("torch");  // its types must be known before ours mention them
   register_error_translation();
+  set_language(Language::kPython);
   set_source_provider(user_source_line);
   set_foreign_language({.keep_thread = keep_python_thread, .take_error = take_python_error});
   bind_model(module);
@@ -247,7 +249,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   module.def("push_scope", &push_scope);
   module.def("pop_scope", &pop_scope);
   module.def("set_log_level", [](const std::string& name) { aspen::log::set_level(name); });
-  module.def("set_error_class", &set_error_class);
+  module.def("set_error_classes", &set_error_classes);
   module.def("set_source_excludes", &set_source_excludes);
   module.def("lowered_ops", [] { return handler_table().names(); });
   module.def("used_handlers", [] { return handler_table().used(); });

@@ -84,7 +84,7 @@ from .options import Options
 
 __version__ = "3.4.0+aspen.0.1.0"
 
-poptorch_core.set_error_class(Error)
+poptorch_core.set_error_classes(errors)
 poptorch_core.Error = Error
 
 

@@ -21,7 +21,7 @@ class Error(Exception):
     """Misuse of the API, or a model that cannot be compiled or run.
 
     message: the text alone. type: component and category. location: where in the model it happened, "" if it was
-    raised in Python. The core creates the object with the whole text and then sets the three apart.
+    raised in Python.
     """
 
     def __init__(self, message="", type="poptorch_py_error", location=""):  # pylint: disable=redefined-builtin

@@ -1,0 +1,19 @@
+// Names in messages as the user writes them. Rules are written once, for C++ and Python users alike.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace poptorch {
+
+enum class Language { kCpp, kPython };
+
+// The language of the program that uses the library: C++ unless the Python package has been loaded.
+void set_language(Language language);
+
+// "OutputMode::EveryN" in C++, "OutputMode.EveryN" in Python.
+std::string spelled(std::string_view name);
+// "true" in C++, "True" in Python.
+std::string spelled(bool value);
+
+}  // namespace poptorch
