@@ -74,14 +74,12 @@ Data load(const std::string& folder, const std::string& part) {
 }
 
 double accuracy(const std::shared_ptr<ClassifierImpl>& net, const Data& data) {
-  const auto classify = [net](const std::vector<torch::Tensor>& inputs) {
-    return std::vector<torch::Tensor>{net->classify(inputs[0])};
-  };
+  const auto classify = [net](const torch::Tensor& images) { return net->classify(images); };
   auto model = poptorch::inferenceModel(net, classify, poptorch::Options().deviceIterations(kIterations));
   constexpr std::int64_t rows = kIterations * kTestBatch;
   std::int64_t correct = 0;
   for (std::int64_t begin = 0; begin + rows <= data.labels.size(0); begin += rows) {
-    const torch::Tensor guess = model(data.images.narrow(0, begin, rows))[0].argmax(1);
+    const torch::Tensor guess = model(data.images.narrow(0, begin, rows)).argmax(1);
     correct += guess.eq(data.labels.narrow(0, begin, rows)).sum().item<std::int64_t>();
   }
   return static_cast<double>(correct) / static_cast<double>(data.labels.size(0));
@@ -102,7 +100,8 @@ void train(const std::shared_ptr<ClassifierImpl>& net, const Data& data, int epo
     std::int64_t steps = 0;
     for (std::int64_t row = 0; row + rows <= order.size(0); row += rows) {
       const torch::Tensor chosen = order.narrow(0, row, rows);
-      loss += model(data.images.index_select(0, chosen), data.labels.index_select(0, chosen))[1].item<double>();
+      const auto [y, sum] = model(data.images.index_select(0, chosen), data.labels.index_select(0, chosen));
+      loss += sum.item<double>();
       steps += kIterations;
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -110,7 +109,6 @@ void train(const std::shared_ptr<ClassifierImpl>& net, const Data& data, int epo
                 static_cast<double>(steps * kBatch) / seconds.count());
     std::fflush(stdout);
   }
-  model.copyWeightsToHost();
 }
 
 }  // namespace

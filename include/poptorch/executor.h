@@ -1,153 +1,255 @@
-// Executor: a wrapped model. Compiles it at its first call, then runs it; weights live on the device meanwhile.
+// PoplarExecutor: a wrapped model. Compiles it at its first call, then runs it; weights live on the device meanwhile.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <any>
+#include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include "poptorch/optim.h"
 #include "poptorch/options.h"
+#include "poptorch/structure.h"
 
 namespace poptorch {
 
-// A model as the library sees it: tensors in, tensors out, and the tensors that are its state.
-struct ModelFunction {
-  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> forward;
-  std::optional<std::size_t> num_inputs;  // that forward takes; none: it takes any number
+// The tensors that are a model's state, by name.
+struct ModelState {
   std::vector<std::pair<std::string, at::Tensor>> parameters, buffers;
 };
 
-// Calls from several threads take turns.
+// What an executor does whatever its model's forward looks like. Calls from several threads take turns. An inference
+// executor follows the training executors of the same tensors: it sees what they have learnt by its next call.
 class Executor {
  public:
   Executor(Executor&&) noexcept;
   Executor& operator=(Executor&&) noexcept;
   ~Executor();  // what the device has learnt goes back to the module's tensors
 
-  // One call: deviceIterations * gradientAccumulation * replicationFactor micro-batches, one after the other along the
-  // first axis of each input. Returns what forward returned, batched by the output mode, a block per replica.
-  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
-  template <class... Tensors>
-  std::vector<at::Tensor> operator()(const Tensors&... inputs) {
-    return run(std::vector<at::Tensor>{inputs...});
-  }
-
-  // Compiles for inputs like these, without running.
-  void compile(const std::vector<at::Tensor>& inputs);
   bool isCompiled() const;
+  // How long the last compilation took.
+  std::chrono::duration<double> compilationTime() const;
 
   // After training the weights are on the device; this fills the module's own tensors.
   void copyWeightsToHost();
+  // The same, unless nothing was trained since; returns whether anything was copied.
+  bool copyWeightsToHostIfNeeded();
   // Takes over what the module's tensors hold now.
   void copyWeightsToDevice();
+
   // Frees the device; weights that were trained and buffers that forward wrote are copied to the host first. The next
-  // run continues where this ended.
+  // call continues where this ended.
   void detachFromDevice();
   void attachToDevice();
   bool isAttachedToDevice() const;
+  // Frees the program too, after the same copies. The next call compiles the model anew.
+  void destroy();
 
   // New learning rates and other numbers of the groups; all else must stay as it was.
   void setOptimizer(const optim::Optimizer& optimizer);
 
+  // Where the random ops are: the seed, and how many steps were drawn from it. Of a compiled model.
+  struct RandomState {
+    std::uint64_t seed = 0, step = 0;
+    bool operator==(const RandomState&) const = default;
+  };
+  RandomState randomState() const;
+  void setRandomState(const RandomState& state);
+
+  const Options& options() const;
+  std::vector<std::string> getTensorNames() const;
   // The compiled graph as text.
   std::string graphText() const;
 
+ protected:
+  using Tensors = std::vector<at::Tensor>;
+  // A call to be compiled or run: its arguments, taken apart, and the model's forward for them.
+  struct Call {
+    FlatValue arguments;
+    const std::type_info* types = nullptr;  // of the arguments; nullptr: a list of tensors for whatever was compiled
+    std::function<FlatValue(const Tensors& traced, std::any& results)> forward;
+  };
+
+  Executor(bool training, ModelState state, const Options& options, const optim::Optimizer* optimizer);
+  void compile(const Call& call);
+  // The tensors of the results; `results` becomes what forward left there when the model was compiled.
+  Tensors run(const Call& call, std::any& results);
+  static void check_count(std::size_t expected, std::size_t given);
+
  private:
-  friend Executor makeTrainingExecutor(ModelFunction, const Options&, const optim::Optimizer&);
-  friend Executor makeInferenceExecutor(ModelFunction, const Options&);
   struct State;
-  explicit Executor(std::unique_ptr<State> state);
-
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
-
-Executor makeTrainingExecutor(ModelFunction function, const Options& options, const optim::Optimizer& optimizer);
-Executor makeInferenceExecutor(ModelFunction function, const Options& options);
 
 namespace detail {
 
-inline void flatten(const at::Tensor& tensor, std::vector<at::Tensor>& into) { into.push_back(tensor); }
-inline void flatten(const std::vector<at::Tensor>& tensors, std::vector<at::Tensor>& into) {
-  into.insert(into.end(), tensors.begin(), tensors.end());
-}
-template <class First, class Second>
-void flatten(const std::pair<First, Second>& results, std::vector<at::Tensor>& into) {
-  flatten(results.first, into);
-  flatten(results.second, into);
-}
-template <class... Results>
-void flatten(const std::tuple<Results...>& results, std::vector<at::Tensor>& into) {
-  std::apply([&](const auto&... result) { (flatten(result, into), ...); }, results);
-}
+// Forward of a module as it is called: const or not, overloaded or not.
+template <class Module>
+struct ModuleForward {
+  std::shared_ptr<Module> module;
+  template <class... Arguments>
+  auto operator()(Arguments&... arguments) const -> decltype(module->forward(arguments...)) {
+    return module->forward(arguments...);
+  }
+};
 
-template <class Module, class Result, class... Arguments, std::size_t... I>
-std::vector<at::Tensor> call_forward(Module& module, Result (Module::*forward)(Arguments...),
-                                     const std::vector<at::Tensor>& inputs, std::index_sequence<I...>) {
-  std::vector<at::Tensor> flat;
-  flatten((module.*forward)(inputs.at(I)...), flat);
-  return flat;
-}
+// The number of parameters of a function that is neither overloaded nor a template.
+template <class F>
+struct Arity;
+template <class Owner, class Result, class... Parameters>
+struct Arity<Result (Owner::*)(Parameters...)> : std::integral_constant<std::size_t, sizeof...(Parameters)> {};
+template <class Owner, class Result, class... Parameters>
+struct Arity<Result (Owner::*)(Parameters...) const> : std::integral_constant<std::size_t, sizeof...(Parameters)> {};
 
-// Module::forward takes tensors and returns a tensor, or a tuple, pair or vector of them.
-template <class Module, class Result, class... Arguments>
-void bind_forward(ModelFunction& function, std::shared_ptr<Module> module, Result (Module::*forward)(Arguments...)) {
-  function.num_inputs = sizeof...(Arguments);
-  function.forward = [module, forward](const std::vector<at::Tensor>& inputs) {
-    return call_forward(*module, forward, inputs, std::index_sequence_for<Arguments...>());
-  };
-}
+template <class Forward, class = void>
+struct NumArguments {};  // unknown
+template <class Forward>
+struct NumArguments<Forward, std::void_t<decltype(&Forward::operator())>> : Arity<decltype(&Forward::operator())> {};
+template <class Module>
+struct NumArguments<ModuleForward<Module>, std::void_t<decltype(&Module::forward)>>
+    : Arity<decltype(&Module::forward)> {};
+
+template <std::size_t, class T>
+using Repeated = T;
+template <class T, class Indices>
+struct RepeatedTuple;
+template <class T, std::size_t... I>
+struct RepeatedTuple<T, std::index_sequence<I...>> {
+  using Type = std::tuple<Repeated<I, T>...>;
+};
 
 template <class Module>
-ModelFunction state_of(Module& module) {
-  ModelFunction function;
-  for (const auto& entry : module.named_parameters()) function.parameters.emplace_back(entry.key(), entry.value());
-  for (const auto& entry : module.named_buffers()) function.buffers.emplace_back(entry.key(), entry.value());
-  return function;
-}
-
-template <class Module>
-ModelFunction function_of(std::shared_ptr<Module> module) {
-  ModelFunction function = state_of(*module);
-  bind_forward(function, module, &Module::forward);
-  return function;
+ModelState state_of(const Module& module) {
+  ModelState state;
+  for (const auto& entry : module.named_parameters()) state.parameters.emplace_back(entry.key(), entry.value());
+  for (const auto& entry : module.named_buffers()) state.buffers.emplace_back(entry.key(), entry.value());
+  return state;
 }
 
 }  // namespace detail
 
+// Made by trainingModel and inferenceModel; called like the forward it wraps.
+template <class Module, class Forward = detail::ModuleForward<Module>>
+class PoplarExecutor : public Executor {
+ public:
+  PoplarExecutor(bool training, std::shared_ptr<Module> module, Forward forward, const Options& options,
+                 const optim::Optimizer* optimizer)
+      : Executor(training, detail::state_of(*module), options, optimizer), module_(std::move(module)),
+        forward_(std::move(forward)) {}
+
+  // One call: deviceIterations * gradientAccumulation * replicationFactor micro-batches, one after the other along the
+  // first axis of each tensor. Returns what forward returned, its tensors batched by the output mode, a block per
+  // replica.
+  template <class... Arguments>
+  auto operator()(const Arguments&... arguments) {
+    if constexpr (takes<Arguments...>) {
+      return result_of(std::tuple<Arguments...>(arguments...));
+    } else {
+      static_assert(takes<Tensors> && (std::is_convertible_v<Arguments, at::Tensor> && ...),
+                    "forward does not take these arguments");
+      return result_of(std::tuple<Tensors>(Tensors{arguments...}));
+    }
+  }
+
+  // The same for a list of the tensors that forward takes, such as an item of a DataLoader. Returns the tensors of the
+  // results, one after the other.
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& tensors) {
+    std::any results;
+    return Executor::run(list_call(tensors), results);
+  }
+
+  // Compiles for arguments like these, without running.
+  template <class... Arguments>
+  void compile(const Arguments&... arguments) {
+    static_assert(takes<Arguments...>, "forward does not take these arguments");
+    Executor::compile(call_of(std::tuple<Arguments...>(arguments...)));
+  }
+  void compileFor(const std::vector<at::Tensor>& tensors) { Executor::compile(list_call(tensors)); }
+
+  // The wrapped module.
+  Module& model() const { return *module_; }
+
+ private:
+  template <class... Arguments>
+  static constexpr bool takes = std::is_invocable_v<const Forward&, Arguments&...>;
+
+  template <class... Arguments>
+  auto result_of(const std::tuple<Arguments...>& arguments) {
+    using Result = std::decay_t<std::invoke_result_t<const Forward&, Arguments&...>>;
+    std::any results;
+    const Tensors tensors = Executor::run(call_of(arguments), results);
+    return detail::rebuilt(std::any_cast<Result>(std::move(results)), tensors);
+  }
+
+  template <class... Arguments>
+  Call call_of(const std::tuple<Arguments...>& arguments) const {
+    Call call{detail::flatten(arguments), &typeid(arguments), nullptr};
+    call.forward = [this, arguments](const Tensors& traced, std::any& results) {
+      auto given = detail::rebuilt(arguments, traced);
+      auto returned = std::apply([this](auto&... items) { return forward_(items...); }, given);
+      FlatValue flat = detail::flatten(returned);
+      // Kept to be filled in at each call, without the tensors of the capture.
+      results = detail::rebuilt(std::move(returned), Tensors(flat.tensors.size()));
+      return flat;
+    };
+    return call;
+  }
+
+  template <class... Arguments>
+  static constexpr bool takes_all(const std::tuple<Arguments...>*) {
+    return takes<Arguments...>;
+  }
+
+  Call list_call(const Tensors& tensors) const {
+    using Count = detail::NumArguments<Forward>;
+    if constexpr (takes<Tensors>) {
+      return call_of(std::make_tuple(tensors));
+    } else if constexpr (requires { Count::value; }) {
+      using All = typename detail::RepeatedTuple<at::Tensor, std::make_index_sequence<Count::value>>::Type;
+      if constexpr (takes_all(static_cast<All*>(nullptr))) {
+        check_count(Count::value, tensors.size());
+        return call_of(detail::rebuilt(All(), tensors));
+      }
+    }
+    return Call{detail::flatten(tensors), nullptr, nullptr};  // for whatever the model was compiled for
+  }
+
+  std::shared_ptr<Module> module_;
+  Forward forward_;
+};
+
 // A model that trains: forward must compute exactly one loss. Parameters of the module that require a gradient and
 // are in the optimiser are updated once per device iteration.
 template <class Module>
-Executor trainingModel(std::shared_ptr<Module> module, const Options& options, const optim::Optimizer& optimizer) {
-  return makeTrainingExecutor(detail::function_of(std::move(module)), options, optimizer);
+PoplarExecutor<Module> trainingModel(const std::shared_ptr<Module>& module, const Options& options,
+                                     const optim::Optimizer& optimizer) {
+  return {true, module, {module}, options, &optimizer};
 }
 
-// The same with a function in place of Module::forward: from a list of tensors to a list of tensors.
+// The same with a function in place of Module::forward, of its arguments or of the list of them. It uses the tensors of
+// the module.
 template <class Module, class Forward>
-Executor trainingModel(std::shared_ptr<Module> module, Forward forward, const Options& options,
-                       const optim::Optimizer& optimizer) {
-  ModelFunction function = detail::state_of(*module);
-  function.forward = std::move(forward);
-  return makeTrainingExecutor(std::move(function), options, optimizer);
+PoplarExecutor<Module, Forward> trainingModel(std::shared_ptr<Module> module, Forward forward, const Options& options,
+                                              const optim::Optimizer& optimizer) {
+  return {true, std::move(module), std::move(forward), options, &optimizer};
 }
 
 template <class Module>
-Executor inferenceModel(std::shared_ptr<Module> module, const Options& options = {}) {
-  return makeInferenceExecutor(detail::function_of(std::move(module)), options);
+PoplarExecutor<Module> inferenceModel(const std::shared_ptr<Module>& module, const Options& options = {}) {
+  return {false, module, {module}, options, nullptr};
 }
 
-template <class Module, class Forward,
-          class = std::enable_if_t<std::is_invocable_v<Forward, const std::vector<at::Tensor>&>>>
-Executor inferenceModel(std::shared_ptr<Module> module, Forward forward, const Options& options = {}) {
-  ModelFunction function = detail::state_of(*module);
-  function.forward = std::move(forward);
-  return makeInferenceExecutor(std::move(function), options);
+template <class Module, class Forward>
+requires(!std::is_convertible_v<Forward, Options>) PoplarExecutor<Module, Forward> inferenceModel(
+    std::shared_ptr<Module> module, Forward forward, const Options& options = {}) {
+  return {false, std::move(module), std::move(forward), options, nullptr};
 }
 
 }  // namespace poptorch

@@ -3,7 +3,7 @@
 //   auto net = std::make_shared<Net>();                       // forward returns {output, loss}
 //   poptorch::optim::SGD optimizer(net->parameters(), {/*lr=*/0.01});
 //   auto model = poptorch::trainingModel(net, poptorch::Options().deviceIterations(20), optimizer);
-//   auto results = model(images, labels);                     // 20 training steps
+//   auto [output, loss] = model(images, labels);              // 20 training steps
 //   model.copyWeightsToHost();
 #pragma once
 
@@ -13,3 +13,4 @@
 #include "poptorch/optim.h"
 #include "poptorch/options.h"
 #include "poptorch/strategy.h"
+#include "poptorch/structure.h"

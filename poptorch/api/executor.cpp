@@ -9,7 +9,7 @@
 #include "poptorch/api/guarded.h"
 #include "poptorch/api/placer.h"
 #include "poptorch/model/ipus.h"
-#include "poptorch/model/model.h"
+#include "poptorch/model/session.h"
 
 namespace poptorch {
 namespace {
@@ -25,14 +25,14 @@ std::vector<float> settings_of(const optim::Optimizer& optimizer, const optim::O
   return settings;
 }
 
-std::string name_of(const at::Tensor& tensor, const ModelFunction& function) {
-  for (const auto& [name, parameter] : function.parameters) {
+std::string name_of(const at::Tensor& tensor, const ModelState& state) {
+  for (const auto& [name, parameter] : state.parameters) {
     if (parameter.is_same(tensor)) return name;
   }
   return "";
 }
 
-aspen::OptimizerSpec optimizer_spec(const optim::Optimizer& optimizer, const ModelFunction& function) {
+aspen::OptimizerSpec optimizer_spec(const optim::Optimizer& optimizer, const ModelState& state) {
   aspen::OptimizerSpec spec;
   spec.kind = optimizer.kind();
   spec.bias_correction = optimizer.biasCorrection();
@@ -43,7 +43,7 @@ aspen::OptimizerSpec optimizer_spec(const optim::Optimizer& optimizer, const Mod
     made.momentum = group.keeps_velocity;
     made.nesterov = group.nesterov;
     for (const at::Tensor& parameter : group.parameters) {
-      std::string name = name_of(parameter, function);
+      std::string name = name_of(parameter, state);
       if (name.empty()) throw Error("[trainingModel] a parameter of the optimiser does not belong to the module.");
       if (parameter.requires_grad()) made.parameters.push_back(std::move(name));
     }
@@ -102,95 +102,53 @@ std::string fixed_difference(const aspen::OptimizerSpec& before, const aspen::Op
   return "";
 }
 
-template <class F>
-auto in_turn(std::recursive_mutex& mutex, F&& f) {
-  const std::scoped_lock turn(mutex);
-  return guarded(std::forward<F>(f));
+// A model is compiled for the arguments of its first call, tensors apart.
+void check_alike(const FlatValue& before, const FlatValue& now) {
+  const auto refuse = [](const std::string& place, const std::string& what) {
+    throw Error(
+        fmt::format("[model call] argument \"{}\" {}. A model is compiled for the arguments of its first call; call "
+                    "destroy() or wrap the model again to use others.",
+                    place, what));
+  };
+  for (std::size_t i = 0; i < std::min(before.facts.size(), now.facts.size()); ++i) {
+    const FlatValue::Fact &was = before.facts[i], &is = now.facts[i];
+    if (was.value != is.value || was.place != is.place) {
+      refuse(is.place, fmt::format("was {} when the model was compiled and is {} now", was.value, is.value));
+    }
+  }
 }
 
 }  // namespace
 
+namespace detail {
+
+std::string text_of(double number) { return fmt::format("{}", number); }
+
+}  // namespace detail
+
 struct Executor::State {
   std::recursive_mutex turn;  // calls from several threads wait for it
   bool training = false;
-  ModelFunction function;
+  ModelState tensors;
   Options options;
   aspen::OptimizerSpec optimizer;
   std::vector<std::vector<float>> settings;
-  std::unique_ptr<Model> model;  // nullptr until compiled
+  std::unique_ptr<Session> session;
+  // Of the compiled model: what it was called with, and what forward returned.
+  FlatValue arguments;
+  const std::type_info* types = nullptr;
   std::vector<ModelOutput> outputs;
-  bool trained = false;  // since the weights were copied to or from the host
-
-  ~State() { leave_behind(); }
-  State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
+  std::any results;
+  std::chrono::duration<double> compilation_time{};
 
   std::int64_t gradient_accumulation() const { return training ? options.Training.gradientAccumulation() : 1; }
   std::int64_t micro_batches() const {
     return options.deviceIterations() * gradient_accumulation() * options.replicationFactor();
   }
   CompileSettings compile_settings() const;
-  void compile(const std::vector<at::Tensor>& inputs);
-  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
-  Model& compiled(const char* who) const;
-  void check_inputs(const std::vector<at::Tensor>& inputs) const;
-  void save_to_host();
-  void leave_behind() noexcept;
+  void compile(const Call& call);
+  void check(const Call& call) const;
 };
-
-// What only the device knows, to the tensors of the module.
-void Executor::State::save_to_host() {
-  if (trained) model->download_weights();
-  trained = false;
-  model->download_written();
-}
-
-void Executor::State::leave_behind() noexcept {
-  if (model == nullptr) return;
-  try {
-    save_to_host();
-  } catch (const std::exception& error) {
-    aspen::log::error("the weights could not be copied to the module when its executor went: {}", error.what());
-  }
-}
-
-void Executor::State::check_inputs(const std::vector<at::Tensor>& inputs) const {
-  const std::optional<std::size_t> expected = function.num_inputs;
-  if (expected && *expected != inputs.size()) {
-    throw Error(fmt::format("[run] forward takes {} inputs, but {} were given.", *expected, inputs.size()));
-  }
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].defined()) throw Error(fmt::format("[run] input {} is an undefined tensor.", i));
-  }
-}
-
-Model& Executor::State::compiled(const char* who) const {
-  if (model == nullptr) throw Error(fmt::format("[{}] the model is not compiled yet; run it once first.", who));
-  return *model;
-}
-
-void Executor::State::compile(const std::vector<at::Tensor>& inputs) {
-  check_inputs(inputs);
-  auto made = std::make_unique<Model>(training);
-  for (const auto& [name, tensor] : function.parameters) made->add_tensor(name, tensor, true);
-  for (const auto& [name, tensor] : function.buffers) made->add_tensor(name, tensor, false);
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < inputs.size(); ++i) names.push_back(fmt::format("input{}", i));
-  {
-    Placer placer(options.executionStrategy());
-    outputs = made->capture(function.forward, first_micro_batch(inputs, micro_batches()), names);
-  }
-  IpuRequest ipus;
-  ipus.used = made->devices();
-  ipus.replicas = options.replicationFactor();
-  ipus.rounds_up = options.autoRoundNumIPUs();
-  required_ipus(ipus);
-  made->compile(compile_settings());
-  made->attach();
-  made->upload_weights();
-  model = std::move(made);
-}
 
 CompileSettings Executor::State::compile_settings() const {
   CompileSettings made;
@@ -208,73 +166,174 @@ CompileSettings Executor::State::compile_settings() const {
   return made;
 }
 
-std::vector<at::Tensor> Executor::State::run(const std::vector<at::Tensor>& inputs) {
-  if (model == nullptr) compile(inputs);
-  check_inputs(inputs);
-  if (!model->is_attached()) model->attach();
-  trained = training;  // also if the run fails: some updates may have been made
-  const OutputRequest request{output_mode(options.outputMode(), training), options.outputReturnPeriod()};
-  std::size_t in_graph = 0;
-  for (const ModelOutput& output : outputs) in_graph += output.in_graph;
-  const auto results = model->run(inputs, options.deviceIterations(), gradient_accumulation(),
-                                  std::vector<OutputRequest>(in_graph, request), nullptr);
-  std::vector<at::Tensor> returned;
-  for (const ModelOutput& output : outputs) returned.push_back(output.in_graph ? results[output.index] : output.host);
-  return returned;
+// Of a call that is to be compiled, or that must be as the one that was.
+void Executor::State::check(const Call& call) const {
+  for (std::size_t i = 0; i < call.arguments.tensors.size(); ++i) {
+    if (!call.arguments.tensors[i].defined()) {
+      throw Error(fmt::format("[model call] argument \"{}\" is an undefined tensor.", call.arguments.places[i]));
+    }
+  }
+  if (!session->is_compiled()) {
+    if (call.forward) return;
+    throw Error(
+        "[run] the tensors of a list are the arguments of a forward that is not overloaded and takes tensors only; "
+        "call the executor itself, with the arguments of forward.");
+  }
+  if (call.types == nullptr) return;
+  if (*call.types != *types) {
+    throw Error(
+        "[model call] the arguments have other types than those the model was compiled for; call destroy() or wrap the "
+        "model again to use others.");
+  }
+  check_alike(arguments, call.arguments);
 }
 
-Executor::Executor(std::unique_ptr<State> state) : state_(std::move(state)) {}
+void Executor::State::compile(const Call& call) {
+  check(call);
+  const auto begin = std::chrono::steady_clock::now();
+  auto model = std::make_shared<Model>(training);
+  for (const auto& [name, tensor] : tensors.parameters) model->add_tensor(name, tensor, true);
+  for (const auto& [name, tensor] : tensors.buffers) model->add_tensor(name, tensor, false);
+  std::vector<std::string> names;
+  for (const std::string& place : call.arguments.places) names.push_back("input" + place);
+  const auto forward = [&](const Tensors& traced) { return call.forward(traced, results).tensors; };
+  {
+    Placer placer(options.executionStrategy());
+    outputs = model->capture(forward, first_micro_batch(call.arguments.tensors, micro_batches()), names);
+  }
+  IpuRequest ipus;
+  ipus.used = model->devices();
+  ipus.replicas = options.replicationFactor();
+  ipus.rounds_up = options.autoRoundNumIPUs();
+  required_ipus(ipus);
+  model->compile(compile_settings());
+  const OutputRequest request{output_mode(options.outputMode(), training), options.outputReturnPeriod()};
+  session->adopt(std::move(model), {options.deviceIterations(), gradient_accumulation(), request});
+  arguments = call.arguments;
+  arguments.tensors.clear();  // not to be kept alive
+  types = call.types;
+  session->attach();
+  compilation_time = std::chrono::steady_clock::now() - begin;
+}
+
+namespace {
+
+template <class State, class F>
+auto in_turn(State& state, F&& f) {
+  const std::scoped_lock turn(state.turn);
+  return guarded(std::forward<F>(f));
+}
+
+// Turns of the executor for others that ask for its weights.
+template <class State>
+HostWeights::Turn turn_of(const std::shared_ptr<State>& state) {
+  return [weak = std::weak_ptr(state)](const std::function<bool()>& body) {
+    const auto alive = weak.lock();
+    if (alive == nullptr) return false;
+    const std::scoped_lock turn(alive->turn);
+    return body();
+  };
+}
+
+}  // namespace
+
+Executor::Executor(bool training, ModelState tensors, const Options& options, const optim::Optimizer* optimizer)
+    : state_(std::make_shared<State>()) {
+  state_->training = training;
+  state_->options = options;
+  if (training) {
+    state_->optimizer = optimizer_spec(*optimizer, tensors);
+    for (const auto& group : optimizer->groups()) state_->settings.push_back(settings_of(*optimizer, group));
+  }
+  std::vector<at::Tensor> all;
+  for (const auto* part : {&tensors.parameters, &tensors.buffers}) {
+    for (const auto& [name, tensor] : *part) all.push_back(tensor);
+  }
+  state_->tensors = std::move(tensors);
+  state_->session = std::make_unique<Session>(training, std::move(all), turn_of(state_));
+}
+
 Executor::Executor(Executor&&) noexcept = default;
 Executor& Executor::operator=(Executor&&) noexcept = default;
 Executor::~Executor() = default;
 
-std::vector<at::Tensor> Executor::run(const std::vector<at::Tensor>& inputs) {
-  return in_turn(state_->turn, [&] { return state_->run(inputs); });
+void Executor::check_count(std::size_t expected, std::size_t given) {
+  if (expected != given) {
+    throw Error(fmt::format("[run] forward takes {} inputs, but {} were given.", expected, given));
+  }
 }
 
-void Executor::compile(const std::vector<at::Tensor>& inputs) {
-  in_turn(state_->turn, [&] {
-    if (isCompiled()) throw Error("[compile] the model is compiled already.");
-    state_->compile(inputs);
+void Executor::compile(const Call& call) {
+  in_turn(*state_, [&] {
+    if (isCompiled()) throw Error("[compile] the model is compiled already; call destroy() first.");
+    state_->compile(call);
   });
 }
 
-bool Executor::isCompiled() const { return state_->model != nullptr; }
+Executor::Tensors Executor::run(const Call& call, std::any& results) {
+  return in_turn(*state_, [&] {
+    State& state = *state_;
+    if (isCompiled()) {
+      state.check(call);
+    } else {
+      state.compile(call);
+    }
+    if (!state.session->is_attached()) state.session->attach();
+    const Tensors computed = state.session->run(call.arguments.tensors, nullptr);
+    results = state.results;
+    Tensors returned;
+    for (const ModelOutput& output : state.outputs) {
+      returned.push_back(output.in_graph ? computed[output.index] : output.host);
+    }
+    return returned;
+  });
+}
+
+bool Executor::isCompiled() const { return state_->session->is_compiled(); }
+
+std::chrono::duration<double> Executor::compilationTime() const {
+  return in_turn(*state_, [&] {
+    state_->session->compiled("compilationTime");
+    return state_->compilation_time;
+  });
+}
 
 void Executor::copyWeightsToHost() {
-  in_turn(state_->turn, [&] {
-    state_->compiled("copyWeightsToHost").download_weights();
-    state_->trained = false;
-  });
+  in_turn(*state_, [&] { state_->session->copy_weights_to_host(); });
+}
+
+bool Executor::copyWeightsToHostIfNeeded() {
+  return in_turn(*state_, [&] { return state_->session->copy_weights_to_host_if_needed(); });
 }
 
 void Executor::copyWeightsToDevice() {
-  in_turn(state_->turn, [&] {
-    state_->compiled("copyWeightsToDevice").upload_weights();
-    state_->trained = false;
-  });
+  in_turn(*state_, [&] { state_->session->copy_weights_to_device(); });
 }
 
 void Executor::detachFromDevice() {
-  in_turn(state_->turn, [&] {
-    Model& model = state_->compiled("detachFromDevice");
-    if (model.is_attached()) state_->save_to_host();
-    model.detach();
-  });
+  in_turn(*state_, [&] { state_->session->detach(); });
 }
 
 void Executor::attachToDevice() {
-  in_turn(state_->turn, [&] { state_->compiled("attachToDevice").attach(); });
+  in_turn(*state_, [&] { state_->session->attach(); });
 }
 
-bool Executor::isAttachedToDevice() const { return isCompiled() && state_->model->is_attached(); }
+bool Executor::isAttachedToDevice() const { return state_->session->is_attached(); }
+
+void Executor::destroy() {
+  in_turn(*state_, [&] {
+    state_->session->destroy();
+    state_->results.reset();
+    state_->outputs.clear();
+  });
+}
 
 void Executor::setOptimizer(const optim::Optimizer& optimizer) {
-  in_turn(state_->turn, [&] {
+  in_turn(*state_, [&] {
     if (!state_->training) {
       throw Error("[setOptimizer] the model was wrapped by inferenceModel, which does not train.");
     }
-    const aspen::OptimizerSpec spec = optimizer_spec(optimizer, state_->function);
+    const aspen::OptimizerSpec spec = optimizer_spec(optimizer, state_->tensors);
     const std::string difference = fixed_difference(state_->optimizer, spec);
     if (!difference.empty()) {
       throw Error(
@@ -288,28 +347,30 @@ void Executor::setOptimizer(const optim::Optimizer& optimizer) {
     }
     for (std::size_t i = 0; i < spec.groups.size(); ++i) {
       state_->settings[i] = settings_of(optimizer, optimizer.groups()[i]);
-      if (isCompiled()) state_->model->set_settings(i, state_->settings[i]);
+      if (isCompiled()) state_->session->compiled("setOptimizer").set_settings(i, state_->settings[i]);
     }
   });
 }
 
-std::string Executor::graphText() const { return state_->compiled("graphText").graph_text(); }
-
-Executor makeTrainingExecutor(ModelFunction function, const Options& options, const optim::Optimizer& optimizer) {
-  auto state = std::make_unique<Executor::State>();
-  state->training = true;
-  state->optimizer = optimizer_spec(optimizer, function);
-  for (const auto& group : optimizer.groups()) state->settings.push_back(settings_of(optimizer, group));
-  state->function = std::move(function);
-  state->options = options;
-  return Executor(std::move(state));
+Executor::RandomState Executor::randomState() const {
+  return in_turn(*state_, [&] {
+    const auto [seed, step] = state_->session->compiled("randomState").random_state();
+    return RandomState{seed, step};
+  });
 }
 
-Executor makeInferenceExecutor(ModelFunction function, const Options& options) {
-  auto state = std::make_unique<Executor::State>();
-  state->function = std::move(function);
-  state->options = options;
-  return Executor(std::move(state));
+void Executor::setRandomState(const RandomState& random) {
+  in_turn(*state_, [&] { state_->session->compiled("setRandomState").set_random_state(random.seed, random.step); });
+}
+
+const Options& Executor::options() const { return state_->options; }
+
+std::vector<std::string> Executor::getTensorNames() const {
+  return in_turn(*state_, [&] { return state_->session->compiled("getTensorNames").tensor_names(); });
+}
+
+std::string Executor::graphText() const {
+  return in_turn(*state_, [&] { return state_->session->compiled("graphText").graph_text(); });
 }
 
 }  // namespace poptorch

@@ -65,6 +65,7 @@ class Model {
   using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& traced)>;
   std::vector<ModelOutput> capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                    const std::vector<std::string>& names);
+  std::size_t num_outputs() const { return num_outputs_; }
   const std::vector<std::size_t>& written_inputs() const { return written_inputs_; }
   const std::vector<std::string>& written_buffers() const { return written_buffers_; }
   const std::vector<std::string>& host_calls() const { return host_calls_; }

@@ -48,12 +48,12 @@ std::string error_of(F&& f) {
 TEST(Executor, RejectsTooFewAndTooManyInputs) {
   auto model = std::make_shared<Sum>();
   auto executor = poptorch::trainingModel(model, poptorch::Options(), sgd(*model));
-  EXPECT_EQ(error_of([&] { executor(kX); }), "[run] forward takes 2 inputs, but 1 were given.");
-  EXPECT_EQ(error_of([&] { executor(kX, kX, kX); }), "[run] forward takes 2 inputs, but 3 were given.");
-  EXPECT_EQ(error_of([&] { executor.compile({kX}); }), "[run] forward takes 2 inputs, but 1 were given.");
-  EXPECT_EQ(error_of([&] { executor(kX, torch::Tensor()); }), "[run] input 1 is an undefined tensor.");
+  EXPECT_EQ(error_of([&] { executor.run({kX}); }), "[run] forward takes 2 inputs, but 1 were given.");
+  EXPECT_EQ(error_of([&] { executor.run({kX, kX, kX}); }), "[run] forward takes 2 inputs, but 3 were given.");
+  EXPECT_EQ(error_of([&] { executor.compileFor({kX}); }), "[run] forward takes 2 inputs, but 1 were given.");
+  EXPECT_EQ(error_of([&] { executor(kX, torch::Tensor()); }), "[model call] argument \"1\" is an undefined tensor.");
   executor(kX, kX);
-  EXPECT_EQ(error_of([&] { executor(kX); }), "[run] forward takes 2 inputs, but 1 were given.");
+  EXPECT_EQ(error_of([&] { executor.run({kX}); }), "[run] forward takes 2 inputs, but 1 were given.");
 }
 
 TEST(Executor, LeavesTrainedWeightsBehind) {
@@ -94,7 +94,7 @@ TEST(Executor, InferenceContinuesWithItsBuffersAfterDetach) {
     executor(kX);
     executor.detachFromDevice();
     EXPECT_EQ(model->calls.item<float>(), 1);
-    EXPECT_TRUE(torch::equal(executor(kX)[0], kX + 2));
+    EXPECT_TRUE(torch::equal(executor(kX), kX + 2));
   }
   EXPECT_EQ(model->calls.item<float>(), 2);
 }
@@ -204,7 +204,7 @@ TEST(Executor, ThreadsTakeTurns) {
     threads.emplace_back([&, i] {
       const auto mine = torch::full({2, 3}, static_cast<float>(i));
       for (int call = 0; call < 20; ++call) {
-        if (!torch::equal(executor(kX, mine)[0], kX + mine)) ++wrong;
+        if (!torch::equal(std::get<0>(executor(kX, mine)), kX + mine)) ++wrong;
       }
     });
   }
@@ -221,7 +221,7 @@ TEST(Executor, ThreadsCaptureInTurns) {
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       auto executor = poptorch::inferenceModel(std::make_shared<Counter>());
-      if (!torch::equal(executor(kX)[0], kX + 1)) ++wrong;
+      if (!torch::equal(executor(kX), kX + 1)) ++wrong;
     });
   }
   for (auto& thread : threads) thread.join();

@@ -58,8 +58,8 @@ TEST(Module, TrainsLikeTorch) {
     const auto [y, loss] = plain->forward(batch.images, batch.labels);
     loss.backward();
     plain_optimizer.step();
-    EXPECT_NEAR(results[1].item<float>(), loss.item<float>(), 1e-4);
-    EXPECT_TRUE(torch::allclose(results[0], y, 1e-3, 1e-4));
+    EXPECT_NEAR(std::get<1>(results).item<float>(), loss.item<float>(), 1e-4);
+    EXPECT_TRUE(torch::allclose(std::get<0>(results), y, 1e-3, 1e-4));
   }
   model.copyWeightsToHost();
   expect_same_state(*net, *plain, 1e-4);
@@ -78,8 +78,8 @@ TEST(Module, DeviceIterationsAreSeparateSteps) {
                               poptorch::optim::Adam(at_once->parameters()));
   const auto results = both(torch::cat({first.images, second.images}), torch::cat({first.labels, second.labels}));
   both.copyWeightsToHost();
-  EXPECT_EQ(results[0].sizes(), (std::vector<std::int64_t>{12, 5}));
-  EXPECT_EQ(results[1].sizes(), (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(std::get<0>(results).sizes(), (std::vector<std::int64_t>{12, 5}));
+  EXPECT_EQ(std::get<1>(results).sizes(), (std::vector<std::int64_t>{2}));
   expect_same_state(*at_once, *one_by_one, 1e-6);
 }
 

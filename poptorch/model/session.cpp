@@ -1,0 +1,152 @@
+#include "poptorch/model/session.h"
+
+#include <algorithm>
+
+#include "aspen/base/log.h"
+
+namespace poptorch {
+namespace {
+
+using Sources = std::vector<std::shared_ptr<HostWeights>>;
+
+// Calls `body` while none of the sources from `next` on writes to the host.
+void hold_all(const Sources& sources, std::size_t next, const std::function<void()>& body) {
+  if (next == sources.size()) return body();
+  sources[next]->hold([&] { hold_all(sources, next + 1, body); });
+}
+
+}  // namespace
+
+Session::Session(bool training, std::vector<at::Tensor> tensors, HostWeights::Turn turn)
+    : training_(training), tensors_(std::move(tensors)) {
+  if (!training_) return;
+  weights_ = std::make_shared<HostWeights>(std::move(turn), [this] { model_->download_weights(); });
+  announce();
+}
+
+Session::~Session() {
+  try {
+    if (is_compiled()) save_to_host();
+  } catch (const std::exception& error) {
+    aspen::log::error("the weights could not be copied to the module when its executor went: {}", error.what());
+  }
+  if (is_announced_) remove_source(weights_);
+}
+
+void Session::announce() {
+  if (!training_ || is_announced_) return;
+  add_source(tensors_, weights_);
+  is_announced_ = true;
+}
+
+Model& Session::compiled(const char* who) const {
+  if (!is_compiled()) {
+    throw aspen::UserError("[{}] the model is not compiled yet; call it, or call compile() first.", who);
+  }
+  return *model_;
+}
+
+void Session::adopt(std::shared_ptr<Model> model, const Call& call) {
+  announce();
+  model_ = std::move(model);
+  call_ = call;
+}
+
+void Session::attach() {
+  Model& model = compiled("attachToDevice");
+  if (model.is_attached()) {
+    throw aspen::UserError("[attachToDevice] the model is attached to a device already.");
+  }
+  model.attach();
+  try {
+    upload(PrivateBuffers::kKeptIfSame);
+  } catch (...) {
+    model.detach();
+    throw;
+  }
+}
+
+void Session::detach() {
+  Model& model = compiled("detachFromDevice");
+  if (!model.is_attached()) {
+    throw aspen::UserError("[detachFromDevice] the model is not attached to a device.");
+  }
+  save_to_host();
+  model.detach();
+}
+
+void Session::destroy() {
+  if (!is_compiled()) return;
+  save_to_host();
+  model_.reset();
+  followed_.clear();
+  if (is_announced_) remove_source(weights_);
+  is_announced_ = false;
+}
+
+std::vector<at::Tensor> Session::run(const std::vector<at::Tensor>& inputs, const std::function<bool()>& should_stop) {
+  refresh();
+  if (training_) weights_->set_stale();  // also if the call is interrupted: some updates may have been made
+  const std::vector<OutputRequest> outputs(model_->num_outputs(), call_.output);
+  return model_->run(inputs, call_.device_iterations, call_.gradient_accumulation, outputs, should_stop);
+}
+
+// -- weights --------------------------------------------------------------------------------------------------------
+void Session::upload(PrivateBuffers private_buffers) {
+  known_sources_ = sources_version();
+  const Sources sources = sources_of(tensors_);
+  followed_.clear();
+  for (const auto& source : sources) {
+    if (source == weights_) continue;
+    source->sync();
+    followed_.emplace_back(source, source->version());
+  }
+  if (training_) weights_->set_current();  // the host may have changed them: those who follow take them too
+  hold_all(sources, 0, [&] { model_->upload_weights(private_buffers); });
+}
+
+// Takes over what trainers have learnt since the last upload.
+void Session::refresh() {
+  if (training_) return;
+  if (sources_version() != known_sources_) {
+    const std::uint64_t before = std::exchange(known_sources_, sources_version());
+    if (has_lost_source(tensors_, before)) return upload(PrivateBuffers::kOverwritten);
+    for (const auto& source : sources_of(tensors_)) {
+      const auto is_it = [&](const auto& followed) { return followed.first == source; };
+      if (std::none_of(followed_.begin(), followed_.end(), is_it)) followed_.emplace_back(source, 0);
+    }
+  }
+  for (const auto& [source, version] : followed_) {
+    source->sync();
+    if (source->version() != version) return upload(PrivateBuffers::kOverwritten);
+  }
+}
+
+// What only the device knows, to the tensors of the module.
+void Session::save_to_host() {
+  if (training_ && weights_->is_stale()) {
+    model_->download_weights();
+    weights_->set_current();
+  }
+  model_->download_written();
+}
+
+void Session::copy_weights_to_host() {
+  compiled("copyWeightsToHost").download_weights();
+  if (training_) weights_->set_current();
+}
+
+bool Session::copy_weights_to_host_if_needed() { return training_ && weights_->sync(); }
+
+void Session::copy_weights_to_device() {
+  compiled("copyWeightsToDevice");
+  upload(PrivateBuffers::kOverwritten);
+}
+
+void Session::copy_buffers_to_device(const std::vector<std::string>& names) {
+  Model& model = compiled("copyNamedBuffersToDevice");
+  if (names.empty()) throw aspen::UserError("[copyNamedBuffersToDevice] needs options.updatableNamedBuffers.");
+  for (const std::string& name : names) model.upload_tensor(name);
+}
+
+}  // namespace poptorch

@@ -1,0 +1,74 @@
+// Session: a wrapped model from its first compilation to its end, and the rules of its weights: who copies them where,
+// and when. The executors of both languages hold one and call it one at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "poptorch/model/host_weights.h"
+#include "poptorch/model/model.h"
+
+namespace poptorch {
+
+class Session {
+ public:
+  // tensors: parameters and buffers of the module. turn: of the executor, for others who ask for its weights.
+  Session(bool training, std::vector<at::Tensor> tensors, HostWeights::Turn turn);
+  ~Session();  // leaves behind what the device has learnt
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // What one call runs.
+  struct Call {
+    std::int64_t device_iterations = 1, gradient_accumulation = 1;
+    OutputRequest output;  // of every output
+  };
+
+  // Takes a compiled model over. From now on the module's tensors follow the device.
+  void adopt(std::shared_ptr<Model> model, const Call& call);
+  bool is_compiled() const { return model_ != nullptr; }
+  bool is_attached() const { return is_compiled() && model_->is_attached(); }
+  Model& compiled(const char* who) const;  // an Error that names `who` if there is none
+
+  // Takes the device and uploads weights. Replicas keep their own values of a buffer that is, on the host, as the first
+  // one left it.
+  void attach();
+  // Saves everything to the host and frees the device; attach() continues.
+  void detach();
+  // Saves everything to the host and releases the program; adopt() begins anew.
+  void destroy();
+
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const std::function<bool()>& should_stop);
+
+  void copy_weights_to_host();
+  bool copy_weights_to_host_if_needed();  // whether it did
+  void copy_weights_to_device();
+  void copy_buffers_to_device(const std::vector<std::string>& names);
+
+  // Of a training model; nullptr otherwise.
+  const std::shared_ptr<HostWeights>& weights() const { return weights_; }
+
+ private:
+  void announce();
+  void upload(PrivateBuffers private_buffers);
+  void refresh();
+  void save_to_host();
+
+  bool training_;
+  std::vector<at::Tensor> tensors_;
+  std::shared_ptr<HostWeights> weights_;
+  bool is_announced_ = false;  // as a source of weights
+  std::shared_ptr<Model> model_;
+  Call call_;
+  // Trainers of the same tensors, and the version of each that was uploaded last.
+  std::vector<std::pair<std::shared_ptr<HostWeights>, std::uint64_t>> followed_;
+  std::uint64_t known_sources_ = 0;
+};
+
+}  // namespace poptorch
