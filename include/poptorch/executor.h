@@ -26,7 +26,8 @@ struct ModelState {
 };
 
 // What an executor does whatever its model's forward looks like. Calls from several threads take turns. An inference
-// executor follows the training executors of the same tensors: it sees what they have learnt by its next call.
+// executor follows the training executors that the module's tensors had when it was wrapped: its next call uses what
+// they have learnt.
 class Executor {
  public:
   Executor(Executor&&) noexcept;

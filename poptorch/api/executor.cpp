@@ -250,7 +250,9 @@ Executor::Executor(bool training, ModelState tensors, const Options& options, co
     for (const auto& [name, tensor] : *part) all.push_back(tensor);
   }
   state_->tensors = std::move(tensors);
-  state_->session = std::make_unique<Session>(training, std::move(all), turn_of(state_));
+  State* state = state_.get();  // the session is its own
+  state_->session = std::make_unique<Session>(training, std::move(all), turn_of(state_),
+                                              [state] { state->session->copy_weights_to_host(); });
 }
 
 Executor::Executor(Executor&&) noexcept = default;

@@ -47,9 +47,5 @@ void add_source(const std::vector<at::Tensor>& tensors, const std::shared_ptr<Ho
 void remove_source(const std::shared_ptr<HostWeights>& source);
 // The sources of any of these tensors, in the order in which they were added.
 std::vector<std::shared_ptr<HostWeights>> sources_of(const std::vector<at::Tensor>& tensors);
-// Grows whenever a source comes or goes.
-std::uint64_t sources_version();
-// Whether a source of any of these tensors has gone after that version: it has left its weights there.
-bool has_lost_source(const std::vector<at::Tensor>& tensors, std::uint64_t since);
 
 }  // namespace poptorch

@@ -17,11 +17,14 @@ void hold_all(const Sources& sources, std::size_t next, const std::function<void
 
 }  // namespace
 
-Session::Session(bool training, std::vector<at::Tensor> tensors, HostWeights::Turn turn)
+Session::Session(bool training, std::vector<at::Tensor> tensors, HostWeights::Turn turn, std::function<void()> copy)
     : training_(training), tensors_(std::move(tensors)) {
-  if (!training_) return;
-  weights_ = std::make_shared<HostWeights>(std::move(turn), [this] { model_->download_weights(); });
-  announce();
+  if (training_) {
+    weights_ = std::make_shared<HostWeights>(std::move(turn), std::move(copy));
+    announce();
+  } else {
+    for (auto& source : sources_of(tensors_)) followed_.emplace_back(std::move(source), 0);
+  }
 }
 
 Session::~Session() {
@@ -79,7 +82,6 @@ void Session::destroy() {
   if (!is_compiled()) return;
   save_to_host();
   model_.reset();
-  followed_.clear();
   if (is_announced_) remove_source(weights_);
   is_announced_ = false;
 }
@@ -93,33 +95,23 @@ std::vector<at::Tensor> Session::run(const std::vector<at::Tensor>& inputs, cons
 
 // -- weights --------------------------------------------------------------------------------------------------------
 void Session::upload(PrivateBuffers private_buffers) {
-  known_sources_ = sources_version();
   const Sources sources = sources_of(tensors_);
-  followed_.clear();
   for (const auto& source : sources) {
-    if (source == weights_) continue;
-    source->sync();
-    followed_.emplace_back(source, source->version());
+    if (source != weights_) source->sync();
   }
+  for (auto& [source, version] : followed_) version = source->version();
   if (training_) weights_->set_current();  // the host may have changed them: those who follow take them too
   hold_all(sources, 0, [&] { model_->upload_weights(private_buffers); });
 }
 
-// Takes over what trainers have learnt since the last upload.
+// Takes over what followed trainers have learnt since the last upload; one that went has left its weights behind.
 void Session::refresh() {
-  if (training_) return;
-  if (sources_version() != known_sources_) {
-    const std::uint64_t before = std::exchange(known_sources_, sources_version());
-    if (has_lost_source(tensors_, before)) return upload(PrivateBuffers::kOverwritten);
-    for (const auto& source : sources_of(tensors_)) {
-      const auto is_it = [&](const auto& followed) { return followed.first == source; };
-      if (std::none_of(followed_.begin(), followed_.end(), is_it)) followed_.emplace_back(source, 0);
-    }
-  }
+  bool has_changed = false;
   for (const auto& [source, version] : followed_) {
     source->sync();
-    if (source->version() != version) return upload(PrivateBuffers::kOverwritten);
+    has_changed |= source->version() != version;
   }
+  if (has_changed) upload(PrivateBuffers::kOverwritten);
 }
 
 // What only the device knows, to the tensors of the module.
@@ -129,6 +121,10 @@ void Session::save_to_host() {
     weights_->set_current();
   }
   model_->download_written();
+}
+
+void Session::sync_sources() const {
+  for (const auto& source : sources_of(tensors_)) source->sync();
 }
 
 void Session::copy_weights_to_host() {

@@ -18,8 +18,9 @@ namespace poptorch {
 
 class Session {
  public:
-  // tensors: parameters and buffers of the module. turn: of the executor, for others who ask for its weights.
-  Session(bool training, std::vector<at::Tensor> tensors, HostWeights::Turn turn);
+  // tensors: parameters and buffers of the module. turn: of the executor, for others who ask for its weights; they are
+  // copied with `copy`, which calls copy_weights_to_host().
+  Session(bool training, std::vector<at::Tensor> tensors, HostWeights::Turn turn, std::function<void()> copy);
   ~Session();  // leaves behind what the device has learnt
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -46,6 +47,8 @@ class Session {
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const std::function<bool()>& should_stop);
 
+  // Brings the weights of trainers of the same tensors to the host: a capture does not ask for them.
+  void sync_sources() const;
   void copy_weights_to_host();
   bool copy_weights_to_host_if_needed();  // whether it did
   void copy_weights_to_device();
@@ -66,9 +69,9 @@ class Session {
   bool is_announced_ = false;  // as a source of weights
   std::shared_ptr<Model> model_;
   Call call_;
-  // Trainers of the same tensors, and the version of each that was uploaded last.
+  // Inference: the trainers that the tensors had when they were wrapped, and the version of each that was uploaded
+  // last.
   std::vector<std::pair<std::shared_ptr<HostWeights>, std::uint64_t>> followed_;
-  std::uint64_t known_sources_ = 0;
 };
 
 }  // namespace poptorch

@@ -5,8 +5,6 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <chrono>
-
 #include "aspen/base/log.h"
 #include "poptorch/api/spelling.h"
 #include "poptorch/capture/call.h"
@@ -15,6 +13,7 @@
 #include "poptorch/model/ipus.h"
 #include "poptorch/model/model.h"
 #include "poptorch/model/summary.h"
+#include "poptorch/python/bindings.h"
 #include "poptorch/python/convert.h"
 #include "poptorch/python/errors.h"
 #include "poptorch/python/source_lines.h"
@@ -49,35 +48,6 @@ py::list capture(Model& model, const py::function& forward, const std::vector<at
   return results;
 }
 
-// True once a signal handler raised (Ctrl-C). Asks the interpreter at most every 20 ms: it costs the GIL.
-std::function<bool()> signal_watch(std::function<void()> found) {
-  using Clock = std::chrono::steady_clock;
-  return [next = Clock::now() + std::chrono::milliseconds(20), found]() mutable {
-    if (Clock::now() < next) return false;
-    next = Clock::now() + std::chrono::milliseconds(20);
-    py::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() == 0) return false;
-    found();
-    return true;
-  };
-}
-
-std::vector<at::Tensor> run(Model& model, const std::vector<at::Tensor>& inputs, std::int64_t device_iterations,
-                            std::int64_t gradient_accumulation,
-                            const std::vector<std::pair<int, std::int64_t>>& modes) {
-  std::vector<OutputRequest> outputs;
-  for (const auto& [mode, period] : modes) outputs.push_back({output_mode(mode), period});
-  bool interrupted = false;
-  try {
-    py::gil_scoped_release no_gil;
-    return model.run(inputs, device_iterations, gradient_accumulation, outputs,
-                     signal_watch([&] { interrupted = true; }));
-  } catch (const aspen::Interrupted&) {
-    if (interrupted) throw py::error_already_set();  // KeyboardInterrupt, set by the signal handler
-    throw;
-  }
-}
-
 void compile(Model& model, const py::dict& options, const py::object& progress) {
   CompileSettings settings = compile_settings(options);
   if (!progress.is_none()) {
@@ -96,10 +66,6 @@ void compile(Model& model, const py::dict& options, const py::object& progress) 
     rethrow_as_our_own(raised, model.last_capture_error());
     throw raised;
   }
-}
-
-void upload_weights(Model& model, bool keeps_private) {
-  model.upload_weights(keeps_private ? PrivateBuffers::kKeptIfSame : PrivateBuffers::kOverwritten);
 }
 
 void add_grouped_parameter(Model& model, const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
@@ -145,7 +111,7 @@ py::list memory(const Model& model) {
 
 void bind_model(py::module_& module) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;  // for what may wait for a run in another thread
-  py::class_<Model>(module, "Model")
+  py::class_<Model, std::shared_ptr<Model>>(module, "Model")
       .def(py::init<bool>(), py::arg("training"))
       .def("add_tensor", &Model::add_tensor, py::arg("name"), py::arg("tensor"), py::arg("is_parameter"))
       .def("add_grouped_parameter", &add_grouped_parameter, py::arg("name"), py::arg("tensor"), py::arg("seen"),
@@ -154,22 +120,12 @@ void bind_model(py::module_& module) {
       .def("written_inputs", &Model::written_inputs)
       .def("written_buffers", &Model::written_buffers)
       .def("compile", &compile, py::arg("options"), py::arg("progress") = py::none())
-      .def("is_compiled", &Model::is_compiled)
-      .def("attach", &Model::attach)
-      .def("detach", &Model::detach)
-      .def("is_attached", &Model::is_attached)
-      .def("upload_weights", &upload_weights, py::arg("keeps_private") = false, Unlocked())
-      .def("upload_tensor", &Model::upload_tensor, py::arg("name"), Unlocked())
-      .def("download_weights", &Model::download_weights, Unlocked())
-      .def("download_written", &Model::download_written, Unlocked())
       .def("set_settings", &Model::set_settings, py::arg("group"), py::arg("values"), Unlocked())
       .def("set_parameter_settings", &Model::set_parameter_settings, py::arg("parameter"), py::arg("values"),
            Unlocked())
       .def("state_names", &Model::state_names)
       .def("read_state", &Model::read_state, py::arg("name"), Unlocked())
       .def("write_state", &Model::write_state, py::arg("name"), py::arg("tensor"), Unlocked())
-      .def("run", &run, py::arg("inputs"), py::arg("device_iterations"), py::arg("gradient_accumulation"),
-           py::arg("modes"))
       .def("random_state", &Model::random_state, Unlocked())
       .def("set_random_state", &Model::set_random_state, py::arg("seed"), py::arg("step"), Unlocked())
       .def("tensor_names", &Model::tensor_names)
@@ -234,6 +190,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   set_source_provider(user_source_line);
   set_foreign_language({.keep_thread = keep_python_thread, .take_error = take_python_error});
   bind_model(module);
+  bind_session(module);
   module.def("is_capturing", [] { return Recorder::current() != nullptr; });
   module.def("is_traced", [](const at::Tensor& tensor) {
     const Recorder* recorder = Recorder::current();

@@ -87,8 +87,8 @@ def test_replacing_a_parameter_or_buffer_is_warned_of(capfd):
 def test_looking_for_changes_does_not_copy_weights(monkeypatch):
     model, executor = trained()
     copies = []
-    original = executor._download_weights
-    monkeypatch.setattr(executor, "_download_weights", lambda: (copies.append(1), original()))
+    original = executor.copyWeightsToHost
+    monkeypatch.setattr(executor, "copyWeightsToHost", lambda: (copies.append(1), original()))
     for _ in range(3):
         executor(torch.ones(1, 4))
     assert not copies

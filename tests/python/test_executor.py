@@ -67,13 +67,13 @@ def trainer(model):
 def copies(executor, monkeypatch):
     """Counts the copies from the device to the host from now on."""
     counter = []
-    original = poptorch.PoplarExecutor._download_weights
+    original = poptorch.PoplarExecutor.copyWeightsToHost
 
     def counting(self):
         counter.append(self)
         original(self)
 
-    monkeypatch.setattr(poptorch.PoplarExecutor, "_download_weights", counting)
+    monkeypatch.setattr(poptorch.PoplarExecutor, "copyWeightsToHost", counting)
     return counter
 
 
@@ -575,8 +575,8 @@ def test_progress_bar_and_compilation_time(model, capfd):
 
 def test_compilation_time_covers_attaching_the_device(model, monkeypatch):
     executor = poptorch.inferenceModel(model)
-    attach = executor._attach
-    monkeypatch.setattr(executor, "_attach", lambda: (time.sleep(0.2), attach()))
+    attach = executor.attachToDevice
+    monkeypatch.setattr(executor, "attachToDevice", lambda: (time.sleep(0.2), attach()))
     executor.compile(X)
     assert executor.compilationTime().total_seconds() > 0.2
 

@@ -326,7 +326,7 @@ def test_weights_are_read_while_another_thread_runs():
     def read():
         running.wait()
         for _ in range(20):
-            core.download_weights()
+            executor.copyWeightsToHost()
             core.random_state()
             core.times()
 

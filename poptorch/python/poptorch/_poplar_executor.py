@@ -1,6 +1,5 @@
 """PoplarExecutor: a wrapped model. Compiles it at its first call, runs it, and keeps weights in step with the host."""
 
-import contextlib
 import datetime
 import os
 import sys
@@ -48,22 +47,21 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         self._lock = threading.RLock()
         self._runner = None  # the thread that runs the program now
         self._training = training
-        self._host_weights = None
         self._optimizer = None
-        self._attached = False
         self._plan = None
         self._result = None
         self._compilation_time = None
         self._groupings = {}  # of parameters that differ between replicas, by name
         self._executed = _weight_sync.plain_copy(model)
         self._user_model = model if training else self._executed
-        # Trainers whose weights this model uses, and the version of each that was uploaded last.
-        self._followed = {source: -1 for source in _weight_sync.sources_below(model)} if not training else {}
         if training:
             self._optimizer = ExecutorOptimizer(optimizer, options, self._lock)
-            self._host_weights = _weight_sync.HostWeights(self)
+        tensors = _weight_sync.tensors_of(self._executed)
+        turn, copy = _weight_sync.turn_of(self), _weight_sync.copy_of(self)
+        self._session = poptorch_core.Session(training, tensors, turn, copy)
+        if training:
             with _compilation:
-                _weight_sync.hook(model, self._host_weights)
+                _weight_sync.hook(model, self._session.weights, self)
         options._freeze()
         self._options = options
 
@@ -107,13 +105,13 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         if self._runner == threading.get_ident():
             raise createPoptorchError("[model call] the model is called by a function that it runs on the host itself.")
         while True:
-            if not self._attached:
+            if not self._session.is_attached:
                 self._prepare(args, kwargs)
             plan = self._plan
             # Not under the lock: arguments may be weights of another model, which are then copied from its device.
             inputs = plan.inputs(args, kwargs)
             with self._lock:
-                if self._attached and plan is self._plan:  # no other thread has released the device meanwhile
+                if self._session.is_attached and plan is self._plan:  # no other thread has released the device meanwhile
                     outputs = self._run(inputs)
                     if self._written:
                         plan.write_back(args, kwargs, inputs, self._written)
@@ -125,19 +123,16 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         with _compilation, self._lock:
             if self._core is None:
                 self._compile_alone(args, kwargs)
-            if not self._attached:
+            if not self._session.is_attached:
                 self.attachToDevice()
 
     def _run(self, inputs):
         self._parts.warn_of_changes()
-        if self._followed:
-            self._refresh_weights()
         if self._training:
             self._optimizer.before_run(self._core)
-            self._host_weights.stale = True  # also if the call is interrupted: some updates may have been made
         self._runner = threading.get_ident()
         try:
-            return self._core.run(inputs, self._device_iterations, self._gradient_accumulation, self._modes)
+            return self._session.run(inputs)
         finally:
             self._runner = None
 
@@ -163,8 +158,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
 
     def _compile_alone(self, args, kwargs):
         begin = time.perf_counter()
-        if self._training and _weight_sync.live_source(self._user_model) is None:  # called again after destroy()
-            _weight_sync.hook(self._user_model, self._host_weights)
+        if self._training and not _weight_sync.is_wrapped(self._user_model):  # called again after destroy()
+            _weight_sync.hook(self._user_model, self._session.weights, self)
         options = self._options
         _engine_limits.check_options(options)
         self._check_output_period()
@@ -176,8 +171,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         for name, grouping in self._groupings.items():
             grouping.check(name, self._executed._parameters[name], options.replication_factor)
         grouped = _replica_grouping.single_values(self._executed, self._groupings)
-        for source in _weight_sync.sources_below(self._executed):
-            source.sync()  # during the capture tensors do not ask for it
+        self._session.sync_sources()
         names = self._add_tensors(core, grouped.values)
         with ProgressBar(options._show_compilation_progress_bar) as bar:
             with grouped:
@@ -187,7 +181,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             with _captured_torch.recorded():  # backward passes and hooks of the user's run now
                 core.compile(self._compile_options(names, ipus), bar.update)
         self._core, self._plan, self._result = core, plan, result
-        self._modes = [(options.output_mode, options.output_return_period)] * result.num_outputs
+        output = (options.output_mode, options.output_return_period)
+        self._session.adopt(core, self._device_iterations, self._gradient_accumulation, output)
         self._written = set(core.written_inputs())
         self._parts = CompiledParts(self._executed)
         export_text(core)
@@ -260,12 +255,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
     def isCompiled(self):
         return self._core is not None
 
-    def _require_compiled(self, what):
-        if self._core is None:
-            raise createPoptorchError(f"[{what}] the model is not compiled yet; call it, or call compile() first.")
-
     def compilationTime(self):
-        self._require_compiled("compilationTime")
+        self._session.require_compiled("compilationTime")
         if not self._options._show_compilation_progress_bar:
             raise createPoptorchError("[compilationTime] is not measured while showCompilationProgressBar is off.")
         return self._compilation_time
@@ -277,133 +268,68 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
 
     # -- devices --------------------------------------------------------------------------------------------------
     def isAttachedToDevice(self):
-        return self._attached
+        return self._session.is_attached
 
     def attachToDevice(self):
         """Takes a device and uploads weights and optimiser state."""
         with _compilation, self._lock:
-            self._attach()
-
-    def _attach(self):
-        self._require_compiled("attachToDevice")
-        if self._options.connection_type == ConnectionType.Never:
-            raise AssertionError("The model cannot be attached: its options have ConnectionType.Never")
-        if self._attached:
-            raise createPoptorchError("[attachToDevice] the model is attached to a device already.")
-        self._core.attach()
-        self._attached = True
-        try:
-            self._upload_weights(keeps_private=True)
+            if self._core is not None and self._options.connection_type == ConnectionType.Never:
+                raise AssertionError("The model cannot be attached: its options have ConnectionType.Never")
+            self._session.attach()
             if self._training:
-                self._optimizer.attached(self._core)
-        except BaseException:
-            self._core.detach()
-            self._attached = False
-            raise
+                try:
+                    self._optimizer.attached(self._core)
+                except BaseException:
+                    self._session.detach()
+                    raise
 
     def detachFromDevice(self):
         """Saves everything to the host and frees the device; the next call attaches again and continues."""
         with self._lock:
-            self._require_compiled("detachFromDevice")
-            if not self._attached:
-                raise createPoptorchError("[detachFromDevice] the model is not attached to a device.")
-            self._save_to_host()
-            self._core.detach()
-            self._attached = False
+            if self._training and self._session.is_attached:
+                self._optimizer.save_state(self._core)
+            self._session.detach()
 
     def destroy(self):
         """Saves everything to the host and releases the program. A later call compiles the model again."""
         with _compilation, self._lock:  # a capture must find the classes of its tensors as it left them
             if self._core is None:
                 return
-            if self._attached:
-                self.detachFromDevice()
-            self._core = None
-            self._followed = dict.fromkeys(self._followed, -1)
             if self._training:
+                if self._session.is_attached:
+                    self._optimizer.save_state(self._core)
                 self._optimizer.released()
-                _weight_sync.unhook(self._user_model, self._host_weights)
-
-    def _save_to_host(self):
-        if self._training:
-            self._host_weights.sync()
-            self._optimizer.save_state(self._core)
-        else:
-            self._core.download_written()
+                _weight_sync.unhook(self._user_model, self._session.weights)
+            self._session.destroy()
+            self._core = None
 
     def __del__(self):
         # A trainer that nobody holds any more leaves its weights and the state of its optimiser behind, and the module
-        # as it found it; others leave the buffers they have written.
-        if sys.is_finalizing():
-            return
-        if self.__dict__.get("_host_weights") is None:
-            if self.__dict__.get("_core") is not None:
-                self._core.download_written()
+        # as it found it; the session copies the weights.
+        if sys.is_finalizing() or self.__dict__.get("_session") is None or not self._training:
             return
         if self._core is not None:
-            if self._host_weights.stale:
-                self._core.download_weights()
-                self._host_weights.stale = False
             self._optimizer.save_state(self._core)
             self._optimizer.released()
-        _weight_sync.unhook(self._user_model, self._host_weights)
+        _weight_sync.unhook(self._user_model, self._session.weights)
 
     # -- weights --------------------------------------------------------------------------------------------------
-    def _download_weights(self):
-        """Device to host, for HostWeights.sync."""
-        self._core.download_weights()
-
-    def _upload_weights(self, keeps_private=False):
-        """keeps_private: replicas keep their own values of a buffer that is, on the host, as the first one left it."""
-        for source in _weight_sync.sources_below(self._executed):
-            if source is not self._host_weights:
-                source.sync()
-        for source in self._followed:
-            self._followed[source] = source.version
-        if self._host_weights is not None:
-            self._host_weights.stale = False
-            self._host_weights.version += 1  # the host may have changed them: those who follow take them too
-        with contextlib.ExitStack() as turns:  # no trainer copies its weights to the host while they are read there
-            for source in _weight_sync.sources_below(self._executed):
-                trainer = source.executor()
-                if trainer is not None:
-                    turns.enter_context(trainer._lock)
-            self._core.upload_weights(keeps_private)
-
-    def _refresh_weights(self):
-        """Takes over what followed trainers have learnt since the last upload."""
-        for source in self._followed:
-            source.sync()
-        if any(source.version != version for source, version in self._followed.items()):
-            self._upload_weights()
-
     def copyWeightsToHost(self):
         with self._lock:
-            self._require_compiled("copyWeightsToHost")
-            if self._host_weights is not None:
-                self._host_weights.stale = True
-                self._host_weights.sync()
-            else:
-                self._core.download_weights()
+            self._session.copy_weights_to_host()
 
     def copyWeightsToHostIfNeeded(self):
         """Copies the weights to the host if they are out of date there; returns whether it did."""
-        return self._host_weights is not None and self._host_weights.sync()
+        return self._session.copy_weights_to_host_if_needed()
 
     def copyWeightsToDevice(self):
         with _compilation, self._lock:
-            self._require_compiled("copyWeightsToDevice")
-            self._upload_weights()
+            self._session.copy_weights_to_device()
 
     def copyNamedBuffersToDevice(self):
         """Uploads the buffers listed by options.updatableNamedBuffers, and nothing else."""
         with self._lock:
-            self._require_compiled("copyNamedBuffersToDevice")
-            names = self._options._Popart.options.get("updatableNamedBuffers")
-            if not names:
-                raise createPoptorchError("[copyNamedBuffersToDevice] needs options.updatableNamedBuffers([names]).")
-            for name in names:
-                self._core.upload_tensor(name)
+            self._session.copy_buffers_to_device(self._options._Popart.options.get("updatableNamedBuffers", []))
 
     # -- optimiser and random state -------------------------------------------------------------------------------
     def setOptimizer(self, optimizer):
@@ -423,7 +349,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
     def rng_state(self):
         """[seed, state...] of the random ops."""
         with self._lock:
-            self._require_compiled("rng_state")
+            self._session.require_compiled("rng_state")
             return list(self._core.random_state())
 
     @rng_state.setter
@@ -431,7 +357,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         if not state or len(state) > 2 or not all(isinstance(word, int) for word in state):
             raise createPoptorchError(f"[rng_state] expected [seed] or [seed, step], not {state!r}.")
         with self._lock:
-            self._require_compiled("rng_state")
+            self._session.require_compiled("rng_state")
             self._core.set_random_state(state[0] & _SEED_MASK, state[1] if len(state) > 1 else 0)
 
 

@@ -16,35 +16,24 @@ import torch
 from .errors import createPoptorchError
 
 
-class HostWeights:
-    """The host side of one training executor's weights: stale after each training call.
+def turn_of(executor):
+    """How others come to do something in the executor's turn: see HostWeights::Turn in poptorch/model."""
+    reference = weakref.ref(executor)
 
-    version counts the copies from the device, so that other executors know when to upload again.
-    """
-
-    def __init__(self, executor):
-        self._executor = weakref.ref(executor)
-        self.stale = False
-        self.version = 0
-
-    def executor(self):
-        return self._executor()
-
-    def sync(self):
-        """Copies the weights to the host if they are stale; returns whether it did. Waits for a call in another thread.
-
-        What runs on the host as a part of such a call sees the weights as they were before it.
-        """
-        executor = self._executor()
-        if not self.stale or executor is None or _is_part_of_call(executor):
+    def turn(body):
+        alive = reference()
+        if alive is None or _is_part_of_call(alive):
             return False
-        with executor._lock:
-            if not self.stale:  # another thread was first
-                return False
-            executor._download_weights()
-            self.stale = False  # only now: other threads go on meanwhile, and must wait
-            self.version += 1
-            return True
+        with alive._lock:
+            return body()
+
+    return turn
+
+
+def copy_of(executor):
+    """Copies the weights of the executor to the host, the way its users do."""
+    reference = weakref.ref(executor)
+    return lambda: reference().copyWeightsToHost()  # in a turn, which it is alive for
 
 
 def _is_part_of_call(executor):
@@ -57,7 +46,7 @@ def _is_part_of_call(executor):
 
 
 def sources(tensor):
-    """The HostWeights a tensor follows."""
+    """The HostWeights (poptorch/model/host_weights.h) that a tensor follows."""
     return getattr(type(tensor), "_poptorch_sources", ())
 
 
@@ -67,7 +56,7 @@ def _plain_class(tensor):
 
 def _sync_all(cls):
     for source in cls._poptorch_sources:
-        if source.stale:
+        if source.is_stale:
             source.sync()
 
 
@@ -133,7 +122,7 @@ class _FollowingModule:
 
     def destroy(self):
         """Releases the training executor of this module and gives the module its own class back."""
-        executor = type(self)._poptorch_source.executor()
+        executor = type(self)._poptorch_executor()
         if executor is not None:
             executor.destroy()
 
@@ -180,7 +169,7 @@ def _new_object(cls, *args):
     return cls.__new__(cls, *args)
 
 
-def _tensors(module):
+def tensors_of(module):
     """Every parameter and buffer below module, once, without touching any of them."""
     seen = {}
     for child in _modules(module):
@@ -210,12 +199,11 @@ def _check_buffers(module):
                 )
 
 
-def live_source(module):
-    """The HostWeights of a live training executor around this very module, or None."""
-    source = getattr(type(module), "_poptorch_source", None)
-    executor = source.executor() if source is not None else None
+def is_wrapped(module):
+    """Whether a live training executor is around this very module."""
+    executor = getattr(type(module), "_poptorch_executor", lambda: None)()
     # A copy of a wrapped module has its class, but no executor of its own.
-    return source if executor is not None and executor._user_model is module else None
+    return executor is not None and executor._user_model is module
 
 
 def plain_copy(module):
@@ -231,30 +219,22 @@ def plain_copy(module):
     return result
 
 
-def sources_below(module):
-    """The HostWeights that tensors of this module follow, in a fixed order."""
-    found = {}
-    for tensor in _tensors(module):
-        for source in sources(tensor):
-            found[id(source)] = source
-    return list(found.values())
-
-
-def hook(module, source):
+def hook(module, source, executor):
     """Makes the module, its parameters and its buffers follow a training executor."""
     _check_buffers(module)
     classes = _Classes()
-    for tensor in _tensors(module):
+    for tensor in tensors_of(module):
         tensor.__class__ = classes.get(_plain_class(tensor), (*sources(tensor), source))
     plain = getattr(type(module), "_poptorch_plain", type(module))
-    attributes = {"_poptorch_source": source, "_poptorch_plain": plain, "__module__": plain.__module__}
+    attributes = {"_poptorch_source": source, "_poptorch_executor": weakref.ref(executor), "_poptorch_plain": plain,
+                  "__module__": plain.__module__}
     module.__class__ = type(plain)(f"Poptorch{plain.__name__}", (_FollowingModule, plain), attributes)
 
 
 def unhook(module, source):
     """Undoes hook(); other executors that share tensors keep theirs."""
     classes = _Classes()
-    for tensor in _tensors(module):
+    for tensor in tensors_of(module):
         if source in sources(tensor):
             remaining = tuple(other for other in sources(tensor) if other is not source)
             tensor.__class__ = classes.get(_plain_class(tensor), remaining)
@@ -266,7 +246,7 @@ class suspended:
     """Context in which the tensors of a module have their plain classes: capture must not see ours."""
 
     def __init__(self, module):
-        self._hooked = [(tensor, type(tensor)) for tensor in _tensors(module) if sources(tensor)]
+        self._hooked = [(tensor, type(tensor)) for tensor in tensors_of(module) if sources(tensor)]
 
     def __enter__(self):
         for tensor, hooked in self._hooked:
@@ -282,7 +262,7 @@ def unwrap(module):
     if getattr(type(module), "_poptorch_source", None) is None:
         return
     type(module)._poptorch_source.sync()
-    wrapped = [(obj, type(obj)) for obj in (module, *_tensors(module)) if hasattr(type(obj), "_poptorch_plain")]
+    wrapped = [(obj, type(obj)) for obj in (module, *tensors_of(module)) if hasattr(type(obj), "_poptorch_plain")]
     module.__dict__["_poptorch_unwrapped"] = wrapped
     for obj, cls in wrapped:
         obj.__class__ = cls._poptorch_plain

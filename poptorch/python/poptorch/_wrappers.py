@@ -24,7 +24,7 @@ def _module_of(model, function):
 def trainingModel(model, options=None, optimizer=None):
     """A training step of the model, run by calling the result: it returns what forward returns, the loss included."""
     module = _module_of(model, "trainingModel")
-    if _weight_sync.live_source(module) is not None:
+    if _weight_sync.is_wrapped(module):
         raise RuntimeError(
             f"{type(module).__name__} is wrapped by a training executor already: call destroy() on that executor "
             "before wrapping the model again"

@@ -1,0 +1,102 @@
+// Session and HostWeights for Python. Calls that may have to wait for a run in another thread let go of the GIL, which
+// that run needs to ask for signals.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <chrono>
+
+#include "poptorch/model/session.h"
+#include "poptorch/python/bindings.h"
+#include "poptorch/python/convert.h"
+
+namespace py = pybind11;
+
+namespace poptorch {
+namespace {
+
+// Let go of with the GIL, whoever is the last to hold it.
+std::shared_ptr<py::function> shared(py::function function) {
+  const auto release = [](py::function* held) {
+    py::gil_scoped_acquire gil;
+    delete held;
+  };
+  return {new py::function(std::move(function)), release};
+}
+
+// turn: calls its argument in the executor's turn and returns what that returns.
+HostWeights::Turn python_turn(py::function turn) {
+  return [turn = shared(std::move(turn))](const std::function<bool()>& body) {
+    py::gil_scoped_acquire gil;
+    const py::cpp_function unlocked([&body] {
+      py::gil_scoped_release no_gil;
+      return body();
+    });
+    return (*turn)(unlocked).cast<bool>();
+  };
+}
+
+std::unique_ptr<Session> make_session(bool training, std::vector<at::Tensor> tensors, py::function turn,
+                                      py::function copy) {
+  return std::make_unique<Session>(training, std::move(tensors), python_turn(std::move(turn)),
+                                   [copy = shared(std::move(copy))] {
+                                     py::gil_scoped_acquire gil;
+                                     (*copy)();
+                                   });
+}
+
+std::vector<at::Tensor> run(Session& session, const std::vector<at::Tensor>& inputs) {
+  bool is_interrupted = false;
+  try {
+    py::gil_scoped_release no_gil;
+    return session.run(inputs, signal_watch([&] { is_interrupted = true; }));
+  } catch (const aspen::Interrupted&) {
+    if (is_interrupted) throw py::error_already_set();  // KeyboardInterrupt, set by the signal handler
+    throw;
+  }
+}
+
+void adopt(Session& session, std::shared_ptr<Model> model, std::int64_t device_iterations,
+           std::int64_t gradient_accumulation, const std::pair<int, std::int64_t>& output) {
+  session.adopt(std::move(model),
+                {device_iterations, gradient_accumulation, {output_mode(output.first), output.second}});
+}
+
+}  // namespace
+
+std::function<bool()> signal_watch(std::function<void()> found) {
+  using Clock = std::chrono::steady_clock;
+  return [next = Clock::now() + std::chrono::milliseconds(20), found = std::move(found)]() mutable {
+    if (Clock::now() < next) return false;
+    next = Clock::now() + std::chrono::milliseconds(20);
+    py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() == 0) return false;
+    found();
+    return true;
+  };
+}
+
+void bind_session(py::module_& module) {
+  using Unlocked = py::call_guard<py::gil_scoped_release>;
+  py::class_<HostWeights, std::shared_ptr<HostWeights>>(module, "HostWeights")
+      .def_property_readonly("is_stale", &HostWeights::is_stale)
+      .def("sync", &HostWeights::sync, Unlocked());
+  py::class_<Session>(module, "Session")
+      .def(py::init(&make_session), py::arg("training"), py::arg("tensors"), py::arg("turn"), py::arg("copy"))
+      .def_property_readonly("weights", &Session::weights)
+      .def_property_readonly("is_attached", &Session::is_attached)
+      .def("adopt", &adopt, py::arg("model"), py::arg("device_iterations"), py::arg("gradient_accumulation"),
+           py::arg("output"))
+      .def("require_compiled", [](const Session& session, const char* who) { session.compiled(who); })
+      .def("sync_sources", &Session::sync_sources, Unlocked())
+      .def("attach", &Session::attach, Unlocked())
+      .def("detach", &Session::detach, Unlocked())
+      .def("destroy", &Session::destroy, Unlocked())
+      .def("run", &run, py::arg("inputs"))
+      .def("copy_weights_to_host", &Session::copy_weights_to_host, Unlocked())
+      .def("copy_weights_to_host_if_needed", &Session::copy_weights_to_host_if_needed, Unlocked())
+      .def("copy_weights_to_device", &Session::copy_weights_to_device, Unlocked())
+      .def("copy_buffers_to_device", &Session::copy_buffers_to_device, py::arg("names"), Unlocked());
+}
+
+}  // namespace poptorch
