@@ -75,14 +75,8 @@ class Encoder final : public AttrVisitor {
     add(&size, sizeof(size));
     blobs_.push_back(field);
   }
-  void operator()(const char*, std::shared_ptr<HostFunction>& field) override {
-    const HostFunction* function = field.get();
-    add(&function, sizeof(function));
-  }
-  void operator()(const char*, std::shared_ptr<CustomGradient>& field) override {
-    const CustomGradient* function = field.get();
-    add(&function, sizeof(function));
-  }
+  void operator()(const char*, std::shared_ptr<HostFunction>& field) override { add_address(field.get()); }
+  void operator()(const char*, std::shared_ptr<CustomGradient>& field) override { add_address(field.get()); }
 
   std::size_t hash() const {
     std::size_t result = std::hash<std::string>()(bytes_);
@@ -105,6 +99,10 @@ class Encoder final : public AttrVisitor {
 
  private:
   void add(const void* data, std::size_t size) { bytes_.append(static_cast<const char*>(data), size); }
+  void add_address(const void* object) {
+    const auto address = reinterpret_cast<std::uintptr_t>(object);
+    add(&address, sizeof(address));
+  }
   template <class T>
   void add_list(const T* data, std::size_t count) {
     add(&count, sizeof(count));

@@ -43,7 +43,10 @@ double digamma(double x) {
     return digamma(1 - x) - kPi / std::tan(kPi * fraction);
   }
   double result = 0;
-  for (; x < 12; x += 1) result -= 1 / x;
+  while (x < 12) {
+    result -= 1 / x;
+    x += 1;
+  }
   double inverse = 1 / (x * x);
   double series =
       inverse *
@@ -61,7 +64,10 @@ double trigamma(double x) {
     return kPi * kPi / (sine * sine) - trigamma(1 - x);
   }
   double result = 0;
-  for (; x < 12; x += 1) result += 1 / (x * x);
+  while (x < 12) {
+    result += 1 / (x * x);
+    x += 1;
+  }
   double inverse = 1 / (x * x);
   double series =
       inverse * (1.0 / 6 - inverse * (1.0 / 30 - inverse * (1.0 / 42 - inverse * (1.0 / 30 - inverse * (5.0 / 66)))));

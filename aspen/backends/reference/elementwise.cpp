@@ -57,8 +57,8 @@ std::unique_ptr<Kernel> make_unary(const KernelRequest& request, const UnaryFunc
     using T = typename decltype(tag)::type;
     auto f = pick<Accumulator<T>>(functions);
     if (f == nullptr) return decline(request, why);
-    return request.outputs[0].dtype == DType::kBool ? unary_kernel<T, bool>(request, f)
-                                                    : unary_kernel<T, T>(request, f);
+    if (request.outputs[0].dtype == DType::kBool) return unary_kernel<T, bool>(request, f);
+    return unary_kernel<T, T>(request, f);
   });
 }
 
@@ -67,8 +67,8 @@ std::unique_ptr<Kernel> make_binary(const KernelRequest& request, const BinaryFu
     using T = typename decltype(tag)::type;
     auto f = pick<Accumulator<T>>(functions);
     if (f == nullptr) return decline(request, why);
-    return request.outputs[0].dtype == DType::kBool ? binary_kernel<T, bool>(request, f)
-                                                    : binary_kernel<T, T>(request, f);
+    if (request.outputs[0].dtype == DType::kBool) return binary_kernel<T, bool>(request, f);
+    return binary_kernel<T, T>(request, f);
   });
 }
 
