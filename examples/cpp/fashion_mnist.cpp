@@ -1,77 +1,24 @@
 // Trains a small convolutional network on Fashion-MNIST from C++ and prints its accuracy on the test images.
 //
-//   fashion_mnist [--epochs N] [--data FOLDER]
+//   fashion_mnist [--epochs N] [--images N] [--data FOLDER] [--load WEIGHTS] [--save WEIGHTS]
 //
 // FOLDER holds the four files *-ubyte.gz; Debian's package dataset-fashion-mnist puts them in the default place.
+// WEIGHTS: files of torch::save and torch::load.
 #include <poptorch/poptorch.h>
 #include <torch/torch.h>
-#include <zlib.h>
 
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <string>
 
+#include "classifier.h"
+
 namespace {
 
 constexpr std::int64_t kBatch = 16;
 constexpr std::int64_t kTestBatch = 50;
 constexpr std::int64_t kIterations = 25;  // batches per call: the loop over them runs on the device
-
-// (B, 1, 28, 28) -> log probabilities (B, 10)
-struct ClassifierImpl : torch::nn::Module {
-  ClassifierImpl() {
-    register_module("conv1", conv1);
-    register_module("conv2", conv2);
-    register_module("norm", norm);
-    register_module("fc1", fc1);
-    register_module("fc2", fc2);
-  }
-
-  torch::Tensor classify(torch::Tensor x) {
-    x = torch::max_pool2d(torch::relu(conv1(x)), 2);
-    x = norm(torch::relu(conv2(x))).flatten(1);
-    return torch::log_softmax(fc2(torch::relu(fc1(x))), 1);
-  }
-
-  // For training: the loss is part of the model.
-  std::tuple<torch::Tensor, torch::Tensor> forward(torch::Tensor images, torch::Tensor labels) {
-    const torch::Tensor y = classify(images);
-    return {y, torch::nll_loss(y, labels)};
-  }
-
-  torch::nn::Conv2d conv1{torch::nn::Conv2dOptions(1, 5, 3)};
-  torch::nn::Conv2d conv2{torch::nn::Conv2dOptions(5, 12, 5)};
-  torch::nn::GroupNorm norm{torch::nn::GroupNormOptions(3, 12)};
-  torch::nn::Linear fc1{972, 100};
-  torch::nn::Linear fc2{100, 10};
-};
-
-std::vector<unsigned char> read_gz(const std::string& path) {
-  gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) throw std::runtime_error("cannot read " + path + "; is dataset-fashion-mnist installed?");
-  std::vector<unsigned char> bytes;
-  unsigned char block[1 << 16];
-  for (int count = gzread(file, block, sizeof block); count > 0; count = gzread(file, block, sizeof block)) {
-    bytes.insert(bytes.end(), block, block + count);
-  }
-  gzclose(file);
-  return bytes;
-}
-
-struct Data {
-  torch::Tensor images;  // (N, 1, 28, 28), in [-1, 1]
-  torch::Tensor labels;  // (N)
-};
-
-// The idx format: a header of 16 bytes before the images, of 8 bytes before the labels.
-Data load(const std::string& folder, const std::string& part) {
-  auto images = read_gz(folder + "/" + part + "-images-idx3-ubyte.gz");
-  auto labels = read_gz(folder + "/" + part + "-labels-idx1-ubyte.gz");
-  const auto count = static_cast<std::int64_t>(labels.size()) - 8;
-  return {torch::from_blob(images.data() + 16, {count, 1, 28, 28}, torch::kByte).to(torch::kFloat) / 127.5 - 1,
-          torch::from_blob(labels.data() + 8, {count}, torch::kByte).to(torch::kLong)};
-}
 
 double accuracy(const std::shared_ptr<ClassifierImpl>& net, const Data& data) {
   const auto classify = [net](const torch::Tensor& images) { return net->classify(images); };
@@ -92,6 +39,7 @@ void train(const std::shared_ptr<ClassifierImpl>& net, const Data& data, int epo
   const poptorch::optim::SGD optimizer(net->parameters(), settings);
   const auto options = poptorch::Options().deviceIterations(kIterations).outputMode(poptorch::OutputMode::Sum);
   auto model = poptorch::trainingModel(net, options, optimizer);
+  torch::manual_seed(7);
   constexpr std::int64_t rows = kIterations * kBatch;
   for (int epoch = 1; epoch <= epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
@@ -115,22 +63,31 @@ void train(const std::shared_ptr<ClassifierImpl>& net, const Data& data, int epo
 
 int main(int argc, char** argv) {
   int epochs = 5;
-  std::string folder = "/usr/share/datasets/fashion-mnist";
+  std::int64_t images = 60000;
+  std::string folder = "/usr/share/datasets/fashion-mnist", load, save;
   for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string option = argv[i];
+    const std::string option = argv[i], value = argv[i + 1];
     if (option == "--epochs")
-      epochs = std::stoi(argv[i + 1]);
+      epochs = std::stoi(value);
+    else if (option == "--images")
+      images = std::stoi(value);
     else if (option == "--data")
-      folder = argv[i + 1];
+      folder = value;
+    else if (option == "--load")
+      load = value;
+    else if (option == "--save")
+      save = value;
     else
-      return std::fprintf(stderr, "usage: fashion_mnist [--epochs N] [--data FOLDER]\n"), 2;
+      return std::fprintf(stderr, "fashion_mnist: unknown option %s; see the top of its source\n", argv[i]), 2;
   }
   try {
     torch::manual_seed(42);
     auto net = std::make_shared<ClassifierImpl>();
-    train(net, load(folder, "train"), epochs);
+    if (!load.empty()) torch::load(net, load);
+    train(net, load_fashion_mnist(folder, "train").first(images), epochs);
     net->eval();
-    std::printf("accuracy on the test images: %.2f%%\n", 100 * accuracy(net, load(folder, "t10k")));
+    std::printf("accuracy on the test images: %.2f%%\n", 100 * accuracy(net, load_fashion_mnist(folder, "t10k")));
+    if (!save.empty()) torch::save(net, save);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;
