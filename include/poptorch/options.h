@@ -35,6 +35,19 @@ class TrainingOptions {
   ReductionType reduction_ = ReductionType::Mean;
 };
 
+// For programs that run as several processes, each with its share of the data.
+class DistributedOptions {
+ public:
+  DistributedOptions& configureProcessId(std::int64_t process_id, std::int64_t num_processes);
+
+  std::int64_t processId() const { return process_id_; }
+  std::int64_t numProcesses() const { return num_processes_; }
+
+ private:
+  std::int64_t process_id_ = 0;
+  std::int64_t num_processes_ = 1;
+};
+
 class Options {
  public:
   // Iterations of the device loop in one call: inputs hold that many batches, one after the other.
@@ -53,6 +66,7 @@ class Options {
   Options& backend(std::string name);
 
   TrainingOptions Training;
+  DistributedOptions Distributed;
 
   std::int64_t deviceIterations() const { return device_iterations_; }
   std::int64_t replicationFactor() const { return replication_factor_; }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "poptorch/block.h"
+#include "poptorch/data_loader.h"
 #include "poptorch/error.h"
 #include "poptorch/executor.h"
 #include "poptorch/optim.h"

@@ -24,6 +24,17 @@ TrainingOptions& TrainingOptions::accumulationAndReplicationReductionType(Reduct
   return *this;
 }
 
+DistributedOptions& DistributedOptions::configureProcessId(std::int64_t process_id, std::int64_t num_processes) {
+  check_positive("the number of processes", num_processes);
+  if (process_id < 0 || process_id >= num_processes) {
+    throw Error(fmt::format("[Options] processId is {}; expected 0 <= processId < {}, the number of processes.",
+                            process_id, num_processes));
+  }
+  process_id_ = process_id;
+  num_processes_ = num_processes;
+  return *this;
+}
+
 Options& Options::deviceIterations(std::int64_t iterations) {
   check_positive("deviceIterations", iterations);
   device_iterations_ = iterations;

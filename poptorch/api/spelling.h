@@ -13,6 +13,7 @@ void set_language(Language language);
 
 // "OutputMode::EveryN" in C++, "OutputMode.EveryN" in Python.
 std::string spelled(std::string_view name);
+inline std::string spelled(const char* name) { return spelled(std::string_view(name)); }  // which is no bool
 // "true" in C++, "True" in Python.
 std::string spelled(bool value);
 
