@@ -191,6 +191,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   set_foreign_language({.keep_thread = keep_python_thread, .take_error = take_python_error});
   bind_model(module);
   bind_session(module);
+  bind_data_loader(module);
   module.def("is_capturing", [] { return Recorder::current() != nullptr; });
   module.def("is_traced", [](const at::Tensor& tensor) {
     const Recorder* recorder = Recorder::current();

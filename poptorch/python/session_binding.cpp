@@ -45,6 +45,20 @@ std::unique_ptr<Session> make_session(bool training, std::vector<at::Tensor> ten
                                    });
 }
 
+// True once a signal handler raised (Ctrl-C), after `found` was called. Asks the interpreter at most every 20 ms: it
+// costs the GIL.
+std::function<bool()> signal_watch(std::function<void()> found) {
+  using Clock = std::chrono::steady_clock;
+  return [next = Clock::now() + std::chrono::milliseconds(20), found = std::move(found)]() mutable {
+    if (Clock::now() < next) return false;
+    next = Clock::now() + std::chrono::milliseconds(20);
+    py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() == 0) return false;
+    found();
+    return true;
+  };
+}
+
 std::vector<at::Tensor> run(Session& session, const std::vector<at::Tensor>& inputs) {
   bool is_interrupted = false;
   try {
@@ -63,18 +77,6 @@ void adopt(Session& session, std::shared_ptr<Model> model, std::int64_t device_i
 }
 
 }  // namespace
-
-std::function<bool()> signal_watch(std::function<void()> found) {
-  using Clock = std::chrono::steady_clock;
-  return [next = Clock::now() + std::chrono::milliseconds(20), found = std::move(found)]() mutable {
-    if (Clock::now() < next) return false;
-    next = Clock::now() + std::chrono::milliseconds(20);
-    py::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() == 0) return false;
-    found();
-    return true;
-  };
-}
 
 void bind_session(py::module_& module) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;

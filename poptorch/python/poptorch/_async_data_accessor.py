@@ -1,6 +1,7 @@
 """AsynchronousDataAccessor: reads a data set in another process, ahead of its consumer."""
 
 import atexit
+import copyreg
 import os
 import pickle
 import signal
@@ -16,6 +17,17 @@ from . import _async_worker, _impl
 from ._logging import logger
 from .enums import SharingStrategy
 from .errors import createPoptorchError
+
+
+
+def _restored_generator(device, state):
+    generator = torch.Generator(device)
+    generator.set_state(state)
+    return generator
+
+
+# Loaders are sent to the other process with their samplers, and torch cannot pickle the generators these may have.
+copyreg.pickle(torch.Generator, lambda generator: (_restored_generator, (generator.device, generator.get_state())))
 
 _START_METHODS = {
     SharingStrategy.SharedMemory: "spawn",

@@ -2,11 +2,10 @@
 
 import torch
 
-from . import profiling
+from . import poptorch_core, profiling
 from ._async_data_accessor import AsynchronousDataAccessor
 from ._combined_batches import combined
 from ._logging import logger
-from ._samplers import ProcessShareSampler
 from .enums import DataLoaderMode
 from .errors import createPoptorchError
 from .options import Options
@@ -37,35 +36,35 @@ class DataLoader(torch.utils.data.DataLoader):
         options._freeze()
         self._accessor = None
         self._options = options
-        factor = _micro_batches_per_item(options)
-        num_processes = options.Distributed.numProcesses
-        partition = auto_distributed_partitioning and num_processes > 1
-        is_iterable = isinstance(dataset, torch.utils.data.IterableDataset)
+        factor = poptorch_core.micro_batches_per_item(
+            options.device_iterations, options.replication_factor, options.input_group_size,
+            options.Training.gradient_accumulation,
+        )
+        partition = auto_distributed_partitioning and options.Distributed.numProcesses > 1
+        self._is_iterable = isinstance(dataset, torch.utils.data.IterableDataset)
         self._check_batch_sampler(batch_sampler, batch_size, shuffle, partition)
         if batch_sampler is not None:
             batch_size = getattr(batch_sampler, "batch_size", None)
-        else:
-            if batch_size is None and partition:
-                raise AssertionError("batch_size=None cannot be combined with automatic partitioning among processes")
-        self._combined_batch_size = None if batch_size is None else batch_size * factor
+        elif batch_size is None and partition:
+            raise AssertionError("batch_size=None cannot be combined with automatic partitioning among processes")
+        self._combined_batch_size = (
+            None if batch_size is None else poptorch_core.combined_batch_size(batch_size, factor)
+        )
         self._drop_last_item = drop_last
         self._batches_per_item = 1 if batch_sampler is None else factor
 
         if persistent_workers is None:
             persistent_workers = num_workers > 0
-        mode = self._resolved_mode(mode, drop_last) if batch_sampler is None else DataLoaderMode(mode)
-        torch_batch_size = self._combined_batch_size
+        mode = DataLoaderMode(mode)
         self._rebatched = False
         if batch_sampler is not None:
-            self._warn_about_sampler_remainder(batch_sampler, factor, drop_last)
             kwargs["batch_sampler"] = batch_sampler
         else:
-            if mode == DataLoaderMode.AsyncRebatched:
-                torch_batch_size = self._worker_batch_size(rebatched_worker_size)
-            elif mode == DataLoaderMode.Async and not is_iterable:
-                torch_batch_size = self._piece_size(num_workers, kwargs.get("collate_fn"))
-            self._rebatched = mode == DataLoaderMode.AsyncRebatched or torch_batch_size != self._combined_batch_size
-            if is_iterable:
+            resolved = poptorch_core.resolved_loader_mode(mode.value, drop_last, self._combined_batch_size or 1)
+            mode = DataLoaderMode(resolved)
+            piece_size = self._piece_size(mode, num_workers, rebatched_worker_size, kwargs.get("collate_fn"))
+            self._rebatched = mode == DataLoaderMode.AsyncRebatched or piece_size != self._combined_batch_size
+            if self._is_iterable:
                 self._check_iterable(partition, num_workers, kwargs)
             elif partition:
                 if kwargs.get("sampler") is not None:
@@ -75,15 +74,15 @@ class DataLoader(torch.utils.data.DataLoader):
                     )
                 kwargs["sampler"] = self._share_sampler(dataset, shuffle, drop_last)
                 shuffle = None
-            kwargs["batch_size"] = torch_batch_size
-            if torch_batch_size is not None:
+            kwargs["batch_size"] = piece_size
+            if piece_size is not None:
                 # When batches are put together again only the remainder of the whole data set is lost: torch would
                 # drop what each worker has left.
                 kwargs["drop_last"] = drop_last and not self._rebatched
             if shuffle is not None:
                 kwargs["shuffle"] = shuffle
         super().__init__(dataset, num_workers=num_workers, persistent_workers=persistent_workers, **kwargs)
-        self._warn_about_remainder(batch_sampler, drop_last)
+        self._warn_about_remainder(batch_sampler)
         profiling.Channel("poptorch.DataLoader").instrument(self, "__iter__")
         if mode != DataLoaderMode.Sync:
             rebatched = {"rebatched_size": self._combined_batch_size} if self._rebatched else {}
@@ -120,96 +119,42 @@ class DataLoader(torch.utils.data.DataLoader):
                 num_workers,
             )
 
-    def _resolved_mode(self, mode, drop_last):
-        mode = DataLoaderMode(mode)
-        if mode == DataLoaderMode.Async and not drop_last and (self._combined_batch_size or 1) > 1:
-            return DataLoaderMode.AsyncRebatched  # items of a ring buffer have one size; rebatching knows a short one
-        return mode
-
-    def _worker_batch_size(self, worker_size):
-        if self._combined_batch_size is None:
-            raise AssertionError("AsyncRebatched needs a batch_size")
-        worker_size = self._combined_batch_size if worker_size is None else worker_size
-        if worker_size > self._combined_batch_size:
-            raise AssertionError(
-                f"rebatched_worker_size {worker_size} exceeds the combined batch size {self._combined_batch_size}"
-            )
-        return worker_size
-
-    def _piece_size(self, num_workers, collate_fn):
-        """Rows that a worker fetches at a time. If each made whole items, the first one would be ready when all of
-        them are: workers that share the cores share each item instead. Only the usual collation can be cut."""
-        combined = self._combined_batch_size
-        if combined is None or num_workers < 2 or collate_fn not in (None, torch.utils.data.default_collate):
-            return combined
-        return next(size for size in range(-(-combined // num_workers), combined + 1) if combined % size == 0)
+    def _piece_size(self, mode, num_workers, worker_size, collate_fn):
+        """Elements that torch's loader fetches at a time. Only the usual collation can be cut."""
+        if mode == DataLoaderMode.AsyncRebatched:
+            if self._combined_batch_size is None:
+                raise AssertionError("AsyncRebatched needs a batch_size")
+            return poptorch_core.worker_batch_size(self._combined_batch_size, worker_size)
+        if mode == DataLoaderMode.Sync or self._combined_batch_size is None or self._is_iterable:
+            return self._combined_batch_size
+        if collate_fn not in (None, torch.utils.data.default_collate):
+            return self._combined_batch_size
+        return poptorch_core.piece_size(self._combined_batch_size, num_workers)
 
     def _share_sampler(self, dataset, shuffle, drop_last):
-        seed = None
-        if shuffle:
-            if not self._options.exists("random_seed"):
-                raise AssertionError(
-                    "shuffle=True among several processes needs the same seed in each of them: call "
-                    "options.randomSeed(seed)"
-                )
-            seed = self._options.random_seed
         distributed = self._options.Distributed
-        return ProcessShareSampler(
-            len(dataset), self._combined_batch_size, distributed.numProcesses, distributed.processId, drop_last, seed
+        seed = self._options.random_seed if self._options.exists("random_seed") else None
+        return poptorch_core.ProcessShareSampler(
+            len(dataset), self._combined_batch_size, distributed.numProcesses, distributed.processId, drop_last,
+            bool(shuffle), seed,
         )
 
-    @staticmethod
-    def _warn_about_sampler_remainder(batch_sampler, factor, drop_last):
-        if factor == 1:
-            return
+    def _warn_about_remainder(self, batch_sampler):
+        """Of elements, or of the batches of a sampler."""
         try:
-            length = len(batch_sampler)
-        except TypeError:
-            if not drop_last:
+            if batch_sampler is None:
+                what, count, per_item = "elements", self._num_elements(), self._combined_batch_size
+            else:
+                what, count, per_item = "batches of the sampler", len(batch_sampler), self._batches_per_item
+        except TypeError:  # no length
+            if self._batches_per_item > 1 and not self._drop_last_item:
                 logger.warning("DataLoader: the batch sampler has no length, so the last item may be smaller")
             return
-        if drop_last and length < factor:
-            logger.warning(
-                "DataLoader: the sampler has %d batches, fewer than the %d that make an item; with drop_last=True "
-                "there is no item at all",
-                length,
-                factor,
-            )
-        if not drop_last and length % factor != 0:
-            logger.warning(
-                "DataLoader: %d batches of the sampler are no multiple of the %d that make an item, so the last item "
-                "is smaller",
-                length,
-                factor,
-            )
+        if per_item is not None:
+            poptorch_core.warn_about_remainder(what, count, per_item, self._drop_last_item)
 
-    def _warn_about_remainder(self, batch_sampler, drop_last):
-        if batch_sampler is not None or self._combined_batch_size is None:
-            return
-        try:
-            num_elements = len(self.sampler) if not self._is_iterable() else len(self.dataset)
-        except TypeError:
-            return
-        if drop_last and num_elements < self._combined_batch_size:
-            logger.warning(
-                "DataLoader: %d elements are fewer than the combined batch size %d; with drop_last=True there is no "
-                "item at all",
-                num_elements,
-                self._combined_batch_size,
-            )
-        remainder = num_elements % self._combined_batch_size
-        if remainder and not drop_last:
-            logger.warning(
-                "DataLoader: %d elements are no multiple of the combined batch size %d; with drop_last=False the last "
-                "item has %d rows, which a model compiled for %d rejects",
-                num_elements,
-                self._combined_batch_size,
-                remainder,
-                self._combined_batch_size,
-            )
-
-    def _is_iterable(self):
-        return isinstance(self.dataset, torch.utils.data.IterableDataset)
+    def _num_elements(self):
+        return len(self.dataset) if self._is_iterable else len(self.sampler)
 
     # -- public ---------------------------------------------------------------------------------------------------
     @property
@@ -225,13 +170,10 @@ class DataLoader(torch.utils.data.DataLoader):
 
     def __len__(self):
         if self._batches_per_item > 1:
-            whole, rest = divmod(len(self.batch_sampler), self._batches_per_item)
-            return whole + (1 if rest and not self._drop_last_item else 0)
+            return poptorch_core.num_items(len(self.batch_sampler), self._batches_per_item, self._drop_last_item)
         if not self._rebatched:
             return super().__len__()
-        num_elements = len(self.dataset) if self._is_iterable() else len(self.sampler)
-        whole, rest = divmod(num_elements, self._combined_batch_size)
-        return whole + (1 if rest and not self._drop_last_item else 0)
+        return poptorch_core.num_items(self._num_elements(), self._combined_batch_size, self._drop_last_item)
 
     def __iter__(self):
         if self._accessor is not None:
@@ -248,8 +190,3 @@ class DataLoader(torch.utils.data.DataLoader):
     def __del__(self):
         if getattr(self, "_accessor", None) is not None:
             self._accessor.terminate()
-
-
-def _micro_batches_per_item(options):
-    groups = options.replication_factor // options.input_group_size
-    return options.device_iterations * groups * options.Training.gradient_accumulation

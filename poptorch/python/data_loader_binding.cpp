@@ -1,0 +1,72 @@
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "poptorch/api/sampling.h"
+#include "poptorch/python/bindings.h"
+
+namespace py = pybind11;
+
+namespace poptorch {
+namespace {
+
+// As torch does, which takes negative seeds, too.
+std::optional<std::uint64_t> seed_of(const std::optional<py::int_>& seed) {
+  if (!seed) return std::nullopt;
+  return PyLong_AsUnsignedLongLongMask(seed->ptr());
+}
+
+py::iterator indices_of(const Order& order) {
+  if (order.listed.defined()) return py::iter(py::cast(order.listed).attr("tolist")());
+  const auto range = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(&PyRange_Type));
+  return py::iter(range(order.begin, order.begin + order.size));
+}
+
+ShareSampler make_share(std::int64_t num_elements, std::int64_t combined_batch_size, std::int64_t num_processes,
+                        std::int64_t process_id, bool drop_last, bool shuffle, const std::optional<py::int_>& seed) {
+  const auto used = shuffle ? std::optional(shared_seed(seed_of(seed))) : std::nullopt;
+  return ShareSampler(num_elements, combined_batch_size, num_processes, process_id, drop_last, used);
+}
+
+py::tuple saved(const ShareSampler& sampler) {
+  const ShareSampler::State state = sampler.state();
+  const py::object generator = state.generator.defined() ? py::cast(state.generator) : py::none();
+  return py::make_tuple(state.num_elements, state.begin, state.size, state.left_over, generator, state.shifts_window);
+}
+
+ShareSampler restored(const py::tuple& saved) {
+  ShareSampler::State state;
+  state.num_elements = saved[0].cast<std::int64_t>();
+  state.begin = saved[1].cast<std::int64_t>();
+  state.size = saved[2].cast<std::int64_t>();
+  state.left_over = saved[3].cast<std::int64_t>();
+  if (!saved[4].is_none()) state.generator = saved[4].cast<at::Tensor>();
+  state.shifts_window = saved[5].cast<bool>();
+  return ShareSampler(state);
+}
+
+}  // namespace
+
+void bind_data_loader(py::module_& module) {
+  module.def("micro_batches_per_item", &micro_batches_per_item, py::arg("device_iterations"),
+             py::arg("replication_factor"), py::arg("input_group_size"), py::arg("gradient_accumulation"));
+  module.def("combined_batch_size", &combined_batch_size, py::arg("batch_size"), py::arg("micro_batches_per_item"));
+  module.def("num_items", &num_items, py::arg("num_elements"), py::arg("per_item"), py::arg("drop_last"));
+  module.def("warn_about_remainder", &warn_about_remainder, py::arg("elements"), py::arg("num_elements"),
+             py::arg("per_item"), py::arg("drop_last"));
+  module.def(
+      "resolved_loader_mode",
+      [](int mode, bool drop_last, std::int64_t combined_batch_size) {
+        return static_cast<int>(resolved_mode(static_cast<DataLoaderMode>(mode), drop_last, combined_batch_size));
+      },
+      py::arg("mode"), py::arg("drop_last"), py::arg("combined_batch_size"));
+  module.def("worker_batch_size", &worker_batch_size, py::arg("combined_batch_size"), py::arg("wanted"));
+  module.def("piece_size", &piece_size, py::arg("combined_batch_size"), py::arg("num_workers"));
+  py::class_<ShareSampler>(module, "ProcessShareSampler")
+      .def(py::init(&make_share), py::arg("num_elements"), py::arg("combined_batch_size"), py::arg("num_processes"),
+           py::arg("process_id"), py::arg("drop_last"), py::arg("shuffle"), py::arg("seed"))
+      .def("__len__", &ShareSampler::size)
+      .def("__iter__", [](ShareSampler& sampler) { return indices_of(sampler.next_epoch()); })
+      .def(py::pickle(&saved, &restored));
+}
+
+}  // namespace poptorch
