@@ -18,6 +18,10 @@ std::string spelled(std::string_view name) {
   return text;
 }
 
+std::string spelled(std::string_view cpp, std::string_view python) {
+  return std::string(current_language == Language::kCpp ? cpp : python);
+}
+
 std::string spelled(bool value) {
   if (current_language == Language::kCpp) return value ? "true" : "false";
   return value ? "True" : "False";

@@ -14,6 +14,8 @@ void set_language(Language language);
 // "OutputMode::EveryN" in C++, "OutputMode.EveryN" in Python.
 std::string spelled(std::string_view name);
 inline std::string spelled(const char* name) { return spelled(std::string_view(name)); }  // which is no bool
+// What has a name of its own in each language.
+std::string spelled(std::string_view cpp, std::string_view python);
 // "true" in C++, "True" in Python.
 std::string spelled(bool value);
 
