@@ -53,7 +53,8 @@ class Executor {
   // Frees the program too, after the same copies. The next call compiles the model anew.
   void destroy();
 
-  // New learning rates and other numbers of the groups; all else must stay as it was.
+  // Uses the current numbers of this optimiser from the next call on. Once the model is compiled constants and all that
+  // is part of the program must stay as they were; before that any optimiser may take the place of the first.
   void setOptimizer(const optim::Optimizer& optimizer);
 
   // Where the random ops are: the seed, and how many steps were drawn from it. Of a compiled model.

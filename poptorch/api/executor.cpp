@@ -14,43 +14,6 @@
 namespace poptorch {
 namespace {
 
-std::vector<float> settings_of(const optim::Optimizer& optimizer, const optim::Optimizer::Group& group) {
-  std::vector<float> settings(aspen::kNumSettings, 0);
-  settings[aspen::kLearningRate] = static_cast<float>(group.lr);
-  settings[aspen::kWeightDecay] = static_cast<float>(group.weight_decay);
-  settings[aspen::kMomentum] = static_cast<float>(group.first);
-  settings[aspen::kDampening] = static_cast<float>(group.second);
-  settings[aspen::kEpsilon] = static_cast<float>(group.epsilon);
-  settings[aspen::kLossScaling] = static_cast<float>(optimizer.lossScaling());
-  return settings;
-}
-
-std::string name_of(const at::Tensor& tensor, const ModelState& state) {
-  for (const auto& [name, parameter] : state.parameters) {
-    if (parameter.is_same(tensor)) return name;
-  }
-  return "";
-}
-
-aspen::OptimizerSpec optimizer_spec(const optim::Optimizer& optimizer, const ModelState& state) {
-  aspen::OptimizerSpec spec;
-  spec.kind = optimizer.kind();
-  spec.bias_correction = optimizer.biasCorrection();
-  spec.max_grad_norm = optimizer.maxGradNorm();
-  spec.scales_loss = optimizer.lossScaling() != 1;
-  for (const optim::Optimizer::Group& group : optimizer.groups()) {
-    auto& made = spec.groups.emplace_back();
-    made.momentum = group.keeps_velocity;
-    made.nesterov = group.nesterov;
-    for (const at::Tensor& parameter : group.parameters) {
-      std::string name = name_of(parameter, state);
-      if (name.empty()) throw Error("[trainingModel] a parameter of the optimiser does not belong to the module.");
-      if (parameter.requires_grad()) made.parameters.push_back(std::move(name));
-    }
-  }
-  return spec;
-}
-
 aspen::OutputMode output_mode(OutputMode mode, bool training) {
   switch (mode) {
     case OutputMode::Final: return aspen::OutputMode::kFinal;
@@ -79,27 +42,6 @@ std::vector<at::Tensor> first_micro_batch(const std::vector<at::Tensor>& inputs,
     }
   }
   return batches;
-}
-
-// What of an optimiser is part of the program differs: a text, empty if nothing does.
-std::string fixed_difference(const aspen::OptimizerSpec& before, const aspen::OptimizerSpec& after) {
-  if (before.kind != after.kind) return fmt::format("the kind changed from {} to {}", before.kind, after.kind);
-  if (before.max_grad_norm != after.max_grad_norm) {
-    return fmt::format("max_grad_norm changed from {} to {}", before.max_grad_norm, after.max_grad_norm);
-  }
-  if (before.bias_correction != after.bias_correction) {
-    return fmt::format("bias_correction changed from {} to {}", before.bias_correction, after.bias_correction);
-  }
-  if (before.groups.size() != after.groups.size()) {
-    return fmt::format("there were {} groups and now are {}", before.groups.size(), after.groups.size());
-  }
-  for (std::size_t i = 0; i < before.groups.size(); ++i) {
-    const auto &a = before.groups[i], &b = after.groups[i];
-    if (a.parameters != b.parameters) return fmt::format("the parameters of group {} changed", i);
-    if (a.momentum != b.momentum) return fmt::format("momentum of group {} changed between zero and not zero", i);
-    if (a.nesterov != b.nesterov) return fmt::format("nesterov of group {} changed", i);
-  }
-  return "";
 }
 
 // A model is compiled for the arguments of its first call, tensors apart.
@@ -131,8 +73,7 @@ struct Executor::State {
   bool training = false;
   ModelState tensors;
   Options options;
-  aspen::OptimizerSpec optimizer;
-  std::vector<std::vector<float>> settings;
+  std::shared_ptr<DeviceOptimizer> optimizer;  // nullptr for inference
   std::unique_ptr<Session> session;
   // Of the compiled model: what it was called with, and what forward returned.
   FlatValue arguments;
@@ -145,12 +86,12 @@ struct Executor::State {
   std::int64_t micro_batches() const {
     return options.deviceIterations() * gradient_accumulation() * options.replicationFactor();
   }
-  CompileSettings compile_settings() const;
+  CompileSettings compile_settings(const std::shared_ptr<Model>& captured) const;
   void compile(const Call& call);
   void check(const Call& call) const;
 };
 
-CompileSettings Executor::State::compile_settings() const {
+CompileSettings Executor::State::compile_settings(const std::shared_ptr<Model>& captured) const {
   CompileSettings made;
   made.options.gradient_accumulation = gradient_accumulation();
   made.options.device_iterations = options.deviceIterations();
@@ -159,10 +100,14 @@ CompileSettings Executor::State::compile_settings() const {
                                ? aspen::Execution::kPipelined
                                : aspen::Execution::kSharded;
   made.options.replicas = static_cast<std::size_t>(options.replicationFactor());
-  made.options.optimizer = optimizer;
+  if (training) {
+    OptimizerProgram program = optimizer->compiled(captured);
+    made.options.optimizer = std::move(program.spec);
+    made.settings = std::move(program.settings);
+    made.options.running_mean = optimizer->needs_running_mean();
+  }
   made.seed = options.randomSeed().value_or(std::random_device()());
   made.backend = options.backend();
-  made.settings = settings;
   return made;
 }
 
@@ -206,7 +151,7 @@ void Executor::State::compile(const Call& call) {
   ipus.replicas = options.replicationFactor();
   ipus.rounds_up = options.autoRoundNumIPUs();
   required_ipus(ipus);
-  model->compile(compile_settings());
+  model->compile(compile_settings(model));
   const OutputRequest request{output_mode(options.outputMode(), training), options.outputReturnPeriod()};
   session->adopt(std::move(model), {options.deviceIterations(), gradient_accumulation(), request});
   arguments = call.arguments;
@@ -242,8 +187,8 @@ Executor::Executor(bool training, ModelState tensors, const Options& options, co
   state_->training = training;
   state_->options = options;
   if (training) {
-    state_->optimizer = optimizer_spec(*optimizer, tensors);
-    for (const auto& group : optimizer->groups()) state_->settings.push_back(settings_of(*optimizer, group));
+    state_->optimizer = std::make_shared<DeviceOptimizer>(turn_of(state_));
+    state_->optimizer->replace(described(*optimizer));
   }
   std::vector<at::Tensor> all;
   for (const auto* part : {&tensors.parameters, &tensors.buffers}) {
@@ -251,8 +196,9 @@ Executor::Executor(bool training, ModelState tensors, const Options& options, co
   }
   state_->tensors = std::move(tensors);
   State* state = state_.get();  // the session is its own
-  state_->session = std::make_unique<Session>(training, std::move(all), turn_of(state_),
-                                              [state] { state->session->copy_weights_to_host(); });
+  state_->session = std::make_unique<Session>(
+      training, std::move(all), turn_of(state_), [state] { state->session->copy_weights_to_host(); },
+      state_->optimizer);
 }
 
 Executor::Executor(Executor&&) noexcept = default;
@@ -335,21 +281,10 @@ void Executor::setOptimizer(const optim::Optimizer& optimizer) {
     if (!state_->training) {
       throw Error("[setOptimizer] the model was wrapped by inferenceModel, which does not train.");
     }
-    const aspen::OptimizerSpec spec = optimizer_spec(optimizer, state_->tensors);
-    const std::string difference = fixed_difference(state_->optimizer, spec);
-    if (!difference.empty()) {
-      throw Error(
-          fmt::format("[setOptimizer] {}, which is fixed once the model is wrapped; wrap it anew.", difference));
-    }
-    if (spec.scales_loss && !state_->optimizer.scales_loss) {
-      throw Error(
-          fmt::format("[setOptimizer] the loss is to be scaled by {}, but the model was wrapped with a scaling of "
-                      "1; wrap it with another one if it is to change.",
-                      optimizer.lossScaling()));
-    }
-    for (std::size_t i = 0; i < spec.groups.size(); ++i) {
-      state_->settings[i] = settings_of(optimizer, optimizer.groups()[i]);
-      if (isCompiled()) state_->session->compiled("setOptimizer").set_settings(i, state_->settings[i]);
+    if (isCompiled()) {
+      state_->optimizer->change(described(optimizer));
+    } else {
+      state_->optimizer->replace(described(optimizer));
     }
   });
 }

@@ -64,6 +64,14 @@ void Model::add_grouped_parameter(const std::string& name, const at::Tensor& ten
   tensors_.back().grouping = grouping;
 }
 
+std::vector<std::pair<std::string, at::Tensor>> Model::trainable_parameters() const {
+  std::vector<std::pair<std::string, at::Tensor>> found;
+  for (const HostTensor& entry : tensors_) {
+    if (entry.trainable) found.emplace_back(entry.name, entry.tensor);
+  }
+  return found;
+}
+
 std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                         const std::vector<std::string>& names) {
   if (captured_) throw aspen::UserError("[capture] this model has been captured already.");

@@ -17,8 +17,9 @@ void hold_all(const Sources& sources, std::size_t next, const std::function<void
 
 }  // namespace
 
-Session::Session(bool training, std::vector<at::Tensor> tensors, HostWeights::Turn turn, std::function<void()> copy)
-    : training_(training), tensors_(std::move(tensors)) {
+Session::Session(bool training, std::vector<at::Tensor> tensors, HostWeights::Turn turn, std::function<void()> copy,
+                 std::shared_ptr<DeviceOptimizer> optimizer)
+    : training_(training), tensors_(std::move(tensors)), optimizer_(std::move(optimizer)) {
   if (training_) {
     weights_ = std::make_shared<HostWeights>(std::move(turn), std::move(copy));
     announce();
@@ -33,6 +34,7 @@ Session::~Session() {
   } catch (const std::exception& error) {
     aspen::log::error("the weights could not be copied to the module when its executor went: {}", error.what());
   }
+  if (training_ && is_compiled()) optimizer_->released();
   if (is_announced_) remove_source(weights_);
 }
 
@@ -63,6 +65,7 @@ void Session::attach() {
   model.attach();
   try {
     upload(PrivateBuffers::kKeptIfSame);
+    if (training_) optimizer_->attached();
   } catch (...) {
     model.detach();
     throw;
@@ -82,12 +85,14 @@ void Session::destroy() {
   if (!is_compiled()) return;
   save_to_host();
   model_.reset();
+  if (training_) optimizer_->released();
   if (is_announced_) remove_source(weights_);
   is_announced_ = false;
 }
 
 std::vector<at::Tensor> Session::run(const std::vector<at::Tensor>& inputs, const std::function<bool()>& should_stop) {
   refresh();
+  if (training_) optimizer_->before_run();
   if (training_) weights_->set_stale();  // also if the call is interrupted: some updates may have been made
   const std::vector<OutputRequest> outputs(model_->num_outputs(), call_.output);
   return model_->run(inputs, call_.device_iterations, call_.gradient_accumulation, outputs, should_stop);
@@ -121,6 +126,7 @@ void Session::save_to_host() {
     weights_->set_current();
   }
   model_->download_written();
+  if (training_) optimizer_->save_state();
 }
 
 void Session::sync_sources() const {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "poptorch/model/device_optimizer.h"
 #include "poptorch/model/host_weights.h"
 #include "poptorch/model/model.h"
 
@@ -19,8 +20,10 @@ namespace poptorch {
 class Session {
  public:
   // tensors: parameters and buffers of the module. turn: of the executor, for others who ask for its weights; they are
-  // copied with `copy`, which calls copy_weights_to_host().
-  Session(bool training, std::vector<at::Tensor> tensors, HostWeights::Turn turn, std::function<void()> copy);
+  // copied with `copy`, which calls copy_weights_to_host(). optimizer: of a training model; its state goes with the
+  // weights.
+  Session(bool training, std::vector<at::Tensor> tensors, HostWeights::Turn turn, std::function<void()> copy,
+          std::shared_ptr<DeviceOptimizer> optimizer);
   ~Session();  // leaves behind what the device has learnt
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -66,7 +69,8 @@ class Session {
   bool training_;
   std::vector<at::Tensor> tensors_;
   std::shared_ptr<HostWeights> weights_;
-  bool is_announced_ = false;  // as a source of weights
+  std::shared_ptr<DeviceOptimizer> optimizer_;  // nullptr unless training
+  bool is_announced_ = false;                   // as a source of weights
   std::shared_ptr<Model> model_;
   Call call_;
   // Inference: the trainers that the tensors had when they were wrapped, and the version of each that was uploaded

@@ -3,9 +3,15 @@
 
 #include <pybind11/pybind11.h>
 
+#include "poptorch/model/host_weights.h"
+
 namespace poptorch {
 
+void bind_optimizers(pybind11::module_& module);   // what they are made of, and the state on the device
 void bind_session(pybind11::module_& module);      // the life of a wrapped model
 void bind_data_loader(pybind11::module_& module);  // what decides which elements make which item
+
+// turn: calls its argument in the executor's turn and returns what that returns.
+HostWeights::Turn python_turn(pybind11::function turn);
 
 }  // namespace poptorch

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "aspen/base/error.h"
+#include "poptorch/model/lowered_optimizer.h"
 
 namespace py = pybind11;
 
@@ -25,16 +26,6 @@ void check_empty(const py::dict& rest, const char* what) {
   for (const auto& [key, value] : rest) {
     throw aspen::UserError("[compile] {} have no entry \"{}\".", what, py::str(key).cast<std::string>());
   }
-}
-
-aspen::OptimizerSpec::Group optimizer_group(py::dict group, std::vector<float>& settings) {
-  aspen::OptimizerSpec::Group made;
-  take(group, "parameters", made.parameters);
-  take(group, "momentum", made.momentum);
-  take(group, "nesterov", made.nesterov);
-  take(group, "settings", settings);
-  check_empty(group, "optimizer groups");
-  return made;
 }
 
 template <class T>
@@ -85,22 +76,6 @@ void read_devices(py::dict& rest, aspen::CompileOptions& options) {
   }
 }
 
-void read_optimizer(py::dict optimizer, CompileSettings& settings) {
-  aspen::OptimizerSpec& spec = settings.options.optimizer;
-  take(optimizer, "kind", spec.kind);
-  take(optimizer, "bias_correction", spec.bias_correction);
-  take(optimizer, "centered", spec.centered);
-  take(optimizer, "tf_variant", spec.tf_variant);
-  take(optimizer, "max_grad_norm", spec.max_grad_norm);
-  take(optimizer, "scales_loss", spec.scales_loss);
-  std::vector<py::dict> groups;
-  take(optimizer, "groups", groups);
-  for (const py::dict& group : groups) {
-    spec.groups.push_back(optimizer_group(py::dict(group.attr("copy")()), settings.settings.emplace_back()));
-  }
-  check_empty(optimizer, "optimizers");
-}
-
 }  // namespace
 
 py::object dtype_object(c10::ScalarType type) {
@@ -133,10 +108,10 @@ CompileSettings compile_settings(const py::dict& options) {
   read_devices(rest, settings.options);
   take(rest, "seed", settings.seed);
   take(rest, "backend", settings.backend);
-  if (rest.contains("optimizer") && !rest["optimizer"].is_none()) {
-    read_optimizer(py::dict(rest["optimizer"].attr("copy")()), settings);
-  }
-  if (rest.contains("optimizer")) rest.attr("pop")("optimizer");
+  OptimizerProgram optimizer;  // of DeviceOptimizer.compiled
+  take(rest, "optimizer", optimizer);
+  settings.options.optimizer = std::move(optimizer.spec);
+  settings.settings = std::move(optimizer.settings);
   check_empty(rest, "options");
   return settings;
 }

@@ -120,12 +120,6 @@ void bind_model(py::module_& module) {
       .def("written_inputs", &Model::written_inputs)
       .def("written_buffers", &Model::written_buffers)
       .def("compile", &compile, py::arg("options"), py::arg("progress") = py::none())
-      .def("set_settings", &Model::set_settings, py::arg("group"), py::arg("values"), Unlocked())
-      .def("set_parameter_settings", &Model::set_parameter_settings, py::arg("parameter"), py::arg("values"),
-           Unlocked())
-      .def("state_names", &Model::state_names)
-      .def("read_state", &Model::read_state, py::arg("name"), Unlocked())
-      .def("write_state", &Model::write_state, py::arg("name"), py::arg("tensor"), Unlocked())
       .def("random_state", &Model::random_state, Unlocked())
       .def("set_random_state", &Model::set_random_state, py::arg("seed"), py::arg("step"), Unlocked())
       .def("tensor_names", &Model::tensor_names)
@@ -190,6 +184,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   set_source_provider(user_source_line);
   set_foreign_language({.keep_thread = keep_python_thread, .take_error = take_python_error});
   bind_model(module);
+  bind_optimizers(module);  // before the session, which holds one
   bind_session(module);
   bind_data_loader(module);
   module.def("is_capturing", [] { return Recorder::current() != nullptr; });

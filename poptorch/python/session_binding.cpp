@@ -24,25 +24,15 @@ std::shared_ptr<py::function> shared(py::function function) {
   return {new py::function(std::move(function)), release};
 }
 
-// turn: calls its argument in the executor's turn and returns what that returns.
-HostWeights::Turn python_turn(py::function turn) {
-  return [turn = shared(std::move(turn))](const std::function<bool()>& body) {
-    py::gil_scoped_acquire gil;
-    const py::cpp_function unlocked([&body] {
-      py::gil_scoped_release no_gil;
-      return body();
-    });
-    return (*turn)(unlocked).cast<bool>();
-  };
-}
-
 std::unique_ptr<Session> make_session(bool training, std::vector<at::Tensor> tensors, py::function turn,
-                                      py::function copy) {
-  return std::make_unique<Session>(training, std::move(tensors), python_turn(std::move(turn)),
-                                   [copy = shared(std::move(copy))] {
-                                     py::gil_scoped_acquire gil;
-                                     (*copy)();
-                                   });
+                                      py::function copy, std::shared_ptr<DeviceOptimizer> optimizer) {
+  return std::make_unique<Session>(
+      training, std::move(tensors), python_turn(std::move(turn)),
+      [copy = shared(std::move(copy))] {
+        py::gil_scoped_acquire gil;
+        (*copy)();
+      },
+      std::move(optimizer));
 }
 
 // True once a signal handler raised (Ctrl-C), after `found` was called. Asks the interpreter at most every 20 ms: it
@@ -78,13 +68,25 @@ void adopt(Session& session, std::shared_ptr<Model> model, std::int64_t device_i
 
 }  // namespace
 
+HostWeights::Turn python_turn(py::function turn) {
+  return [turn = shared(std::move(turn))](const std::function<bool()>& body) {
+    py::gil_scoped_acquire gil;
+    const py::cpp_function unlocked([&body] {
+      py::gil_scoped_release no_gil;
+      return body();
+    });
+    return (*turn)(unlocked).cast<bool>();
+  };
+}
+
 void bind_session(py::module_& module) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
   py::class_<HostWeights, std::shared_ptr<HostWeights>>(module, "HostWeights")
       .def_property_readonly("is_stale", &HostWeights::is_stale)
       .def("sync", &HostWeights::sync, Unlocked());
   py::class_<Session>(module, "Session")
-      .def(py::init(&make_session), py::arg("training"), py::arg("tensors"), py::arg("turn"), py::arg("copy"))
+      .def(py::init(&make_session), py::arg("training"), py::arg("tensors"), py::arg("turn"), py::arg("copy"),
+           py::arg("optimizer"))
       .def_property_readonly("weights", &Session::weights)
       .def_property_readonly("is_attached", &Session::is_attached)
       .def("adopt", &adopt, py::arg("model"), py::arg("device_iterations"), py::arg("gradient_accumulation"),

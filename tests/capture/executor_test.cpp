@@ -111,14 +111,11 @@ TEST(Executor, RejectsOptimizersThatTheProgramCannotFollow) {
   clipped.max_grad_norm = 0.5;
   plain.bias_correction = false;
   EXPECT_EQ(error_of([&] { executor.setOptimizer(adam(*model, clipped)); }),
-            "[setOptimizer] max_grad_norm changed from inf to 0.5, which is fixed once the model is wrapped; wrap it "
-            "anew.");
+            "[setOptimizer] max_grad_norm changed from inf to 0.5, which is fixed at compilation.");
   EXPECT_EQ(error_of([&] { executor.setOptimizer(adam(*model, plain)); }),
-            "[setOptimizer] bias_correction changed from true to false, which is fixed once the model is wrapped; wrap "
-            "it anew.");
-  EXPECT_EQ(
-      error_of([&] { executor.setOptimizer(sgd(*model)); }),
-      "[setOptimizer] the kind changed from adam to sgd, which is fixed once the model is wrapped; wrap it anew.");
+            "[setOptimizer] bias_correction changed from true to false, which is fixed at compilation.");
+  EXPECT_EQ(error_of([&] { executor.setOptimizer(sgd(*model)); }),
+            "[setOptimizer] the kind of optimiser changed from adam to sgd, which is fixed at compilation.");
   auto inference = poptorch::inferenceModel(model);
   EXPECT_NE(error_of([&] { inference.setOptimizer(sgd(*model)); }).find("does not train"), std::string::npos);
 }
@@ -130,7 +127,7 @@ TEST(Optimizer, RejectsGroupsWithSettingsThatAreOneForAll) {
   clipped.max_grad_norm = 0.5;
   plain.bias_correction = false;
   for (const auto& [options, name] :
-       {std::pair{scaled, "loss_scaling = 8"}, {clipped, "max_grad_norm = 0.5"}, {plain, "bias_correction = 0"}}) {
+       {std::pair{scaled, "loss_scaling = 8"}, {clipped, "max_grad_norm = 0.5"}, {plain, "bias_correction = false"}}) {
     poptorch::optim::Adam optimizer({model->weight});
     EXPECT_NE(error_of([&] { optimizer.addGroup({model->unused}, options); }).find(name), std::string::npos) << name;
     EXPECT_EQ(optimizer.groups().size(), 1);

@@ -111,10 +111,12 @@ TEST(Module, LossIsScaledAndGradientsAreScaledBack) {
   EXPECT_FALSE(torch::equal(train(1e-42), train(1)));  // gradients leave the range of float
 }
 
-TEST(Module, LossScalingStaysOneUnlessTheModelWasWrappedWithAnother) {
+TEST(Module, LossScalingStaysOneUnlessTheModelWasCompiledWithAnother) {
   auto net = make_net();
   poptorch::optim::SGD optimizer(net->parameters());
   auto model = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  const Batch batch;
+  model.compile(batch.images, batch.labels);
   optimizer.setLossScaling(8);
   EXPECT_THROW(model.setOptimizer(optimizer), poptorch::Error);
 }

@@ -75,6 +75,28 @@ def test_loaded_state_trains_on_as_where_it_was_saved(optimizer_of):
 
 
 @parametrized
+def test_state_saved_by_cpp_trains_on(optimizer_of, tmp_path):
+    file = str(tmp_path / "saved.pt")
+    model = make()
+    optimizer = optimizer_of(model.parameters(), 0.05)
+    executor = poptorch.trainingModel(model, quiet(), optimizer)
+    executor(X, TARGET)
+    saved_weights = weights(model)
+    poptorch.poptorch_core.save_optimizer_state(executor._optimizer._described(optimizer), file)
+    executor(X, TARGET)
+
+    other = make()
+    other.load_state_dict(saved_weights)
+    other_optimizer = optimizer_of(other.parameters(), 0.5)
+    other_optimizer.load_state_dict(torch.load(file))
+    assert other_optimizer.param_groups[0]["lr"] == 0.05
+    poptorch.trainingModel(other, quiet(), other_optimizer)(X, TARGET)
+    wanted = weights(model)
+    for name, value in weights(other).items():
+        assert torch.equal(value, wanted[name]), name
+
+
+@parametrized
 def test_state_dict_is_what_was_loaded_until_it_changes(optimizer_of):
     model = make()
     optimizer = optimizer_of(model.parameters(), 0.05)
@@ -195,6 +217,23 @@ def test_plain_torch_state_is_an_error():
     with pytest.raises(RuntimeError, match="ipu_state"):
         optimizer.load_state_dict(torch.optim.Adam(make().parameters()).state_dict())
     executor(X, TARGET)
+
+
+def test_state_that_does_not_fit_is_an_error_until_another_is_loaded():
+    model = make()
+    optimizer = poptorch.optim.Adam(model.parameters(), lr=0.1)
+    executor = poptorch.trainingModel(model, quiet(), optimizer)
+    executor(X, TARGET)
+    state = copy.deepcopy(optimizer.state_dict())
+    wrong = copy.deepcopy(state)
+    wrong["ipu_state"]["Accl1___first.bias"] = torch.zeros(7)
+    optimizer.load_state_dict(wrong)
+    for _ in range(2):
+        with pytest.raises(poptorch.Error, match="Accl1___first.bias"):
+            executor(X, TARGET)
+    optimizer.load_state_dict(state)
+    executor(X, TARGET)
+    assert optimizer.state_dict()["ipu_state"]["Step___first.bias"] == 2
 
 
 def test_loaded_state_is_not_the_callers_own():

@@ -428,3 +428,89 @@ def test_maximize_is_ignored_aloud(capfd):
     optimizer = poptorch.optim.SGD(model.parameters(), lr=0.1, maximize=True)
     poptorch.trainingModel(model, quiet(), optimizer).compile(*batches(1)[0])
     assert "maximize=True is ignored" in capfd.readouterr().err
+
+
+# -- attributes -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["Adam", "AdamW"])
+def test_amsgrad_is_variable_if_it_is_given(kind):
+    parameters = [torch.nn.Parameter(torch.zeros(2))]
+    optimizer = getattr(poptorch.optim, kind)
+    assert not optimizer(parameters, amsgrad=False).variable_attrs.isConstant("amsgrad")
+    assert optimizer(parameters).variable_attrs.isConstant("amsgrad")
+
+
+def test_attributes_of_the_optimizer_and_of_its_groups_are_reported_separately(capfd):
+    model = make()
+    optimizer = poptorch.optim.SGD(groups_of(model), lr=0.1)
+    optimizer.from_the_start = 1
+    executor = poptorch.trainingModel(model, quiet(), optimizer)
+    executor(*batches(1)[0])
+    assert "unexpected" not in capfd.readouterr().err
+    optimizer.note = "late"
+    for group in optimizer.param_groups:
+        group["initial_lr"] = 0.1
+    for _ in range(2):
+        executor.setOptimizer(optimizer)
+    log = capfd.readouterr().err
+    assert log.count("unexpected optimizer attribute note") == 1
+    assert log.count("unexpected group 0 attribute initial_lr") == 1
+    assert log.count("unexpected group 1 attribute initial_lr") == 1
+    assert log.count("unexpected") == 3
+
+
+def test_late_attributes_are_no_warning_if_the_checks_are_relaxed(capfd):
+    model = make()
+    optimizer = poptorch.optim.SGD(model.parameters(), lr=0.1)
+    executor = poptorch.trainingModel(model, quiet().relaxOptimizerAttributesChecks(), optimizer)
+    executor(*batches(1)[0])
+    optimizer.note = "late"
+    executor.setOptimizer(optimizer)
+    assert "unexpected" not in capfd.readouterr().err
+
+
+def test_code_of_a_subclass_does_not_run_which_is_said_once(capfd):
+    class Own(torch.optim.SGD):
+        def step(self, closure=None):
+            raise RuntimeError("not reached")
+
+    model = make()
+    reference = copy.deepcopy(model)
+    optimizer = Own(model.parameters(), lr=0.1)
+    executor = train_some(model, optimizer, batches(2))
+    executor.setOptimizer(optimizer)
+    log = capfd.readouterr().err
+    assert log.count("does not run Python optimizer code directly") == 1 and "Own" in log
+    train_eager(reference, torch.optim.SGD(reference.parameters(), lr=0.1), batches(2))
+    assert_same_weights(model, reference)
+
+
+def test_adamw_without_bias_correction_does_not_correct_on_the_host():
+    model = make()
+    reference = copy.deepcopy(model)
+    optimizer = poptorch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1, bias_correction=False)
+    train_eager(model, optimizer, batches())
+    train_eager(reference, UncorrectedAdamW(reference.parameters(), 0.01, 0.1), batches())
+    assert_same_weights(model, reference)
+
+
+@pytest.mark.parametrize("attribute,value,text", [
+    ("lr", "fast", "Optimiser attribute lr must be a number, not 'fast'"),
+    ("betas", 0.9, "betas must be two numbers, not 0.9"),
+    ("betas", (0.9, "x"), "Optimiser attribute betas must be a number, not 'x'"),
+])
+def test_attributes_must_be_numbers(attribute, value, text):
+    model = make()
+    optimizer = torch.optim.Adam(model.parameters())
+    optimizer.param_groups[0][attribute] = value
+    with pytest.raises(AssertionError, match=text):
+        poptorch.trainingModel(model, quiet(), optimizer)
+
+
+def test_shallow_copy_of_an_optimizer_keeps_its_state():
+    model = make()
+    optimizer = poptorch.optim.Adam(model.parameters(), lr=0.1)
+    executor = train_some(model, optimizer, batches(1))
+    other = copy.copy(optimizer)
+    executor(*batches(1)[0])
+    assert other.state_dict()["ipu_state"]["Step___first.bias"] == 1
+    assert optimizer.state_dict()["ipu_state"]["Step___first.bias"] == 2

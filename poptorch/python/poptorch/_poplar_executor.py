@@ -54,11 +54,11 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         self._groupings = {}  # of parameters that differ between replicas, by name
         self._executed = _weight_sync.plain_copy(model)
         self._user_model = model if training else self._executed
-        if training:
-            self._optimizer = ExecutorOptimizer(optimizer, options, self._lock)
         tensors = _weight_sync.tensors_of(self._executed)
         turn, copy = _weight_sync.turn_of(self), _weight_sync.copy_of(self)
-        self._session = poptorch_core.Session(training, tensors, turn, copy)
+        if training:
+            self._optimizer = ExecutorOptimizer(optimizer, options, turn)
+        self._session = poptorch_core.Session(training, tensors, turn, copy, self._optimizer)
         if training:
             with _compilation:
                 _weight_sync.hook(model, self._session.weights, self)
@@ -129,7 +129,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
     def _run(self, inputs):
         self._parts.warn_of_changes()
         if self._training:
-            self._optimizer.before_run(self._core)
+            self._optimizer.count_step()
         self._runner = threading.get_ident()
         try:
             return self._session.run(inputs)
@@ -172,14 +172,14 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             grouping.check(name, self._executed._parameters[name], options.replication_factor)
         grouped = _replica_grouping.single_values(self._executed, self._groupings)
         self._session.sync_sources()
-        names = self._add_tensors(core, grouped.values)
+        self._add_tensors(core, grouped.values)
         with ProgressBar(options._show_compilation_progress_bar) as bar:
             with grouped:
                 result, ipus = _capture.capture(core, self._executed, plan, inputs, options, self._training)
             _devices.check_ipus(options, ipus)
             _devices.check_buffers(options, self._executed, core.written_buffers())
             with _captured_torch.recorded():  # backward passes and hooks of the user's run now
-                core.compile(self._compile_options(names, ipus), bar.update)
+                core.compile(self._compile_options(core, ipus), bar.update)
         self._core, self._plan, self._result = core, plan, result
         output = (options.output_mode, options.output_return_period)
         self._session.adopt(core, self._device_iterations, self._gradient_accumulation, output)
@@ -212,11 +212,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             )
 
     def _add_tensors(self, core, grouped):
-        """Registers parameters and buffers; returns the name of each trainable parameter by its id.
-
-        grouped: one value of each parameter that differs between replicas.
-        """
-        names = {}
+        """Registers parameters and buffers. grouped: one value of each parameter that differs between replicas."""
         with _weight_sync.suspended(self._executed):
             for name, parameter in self._executed.named_parameters():
                 if name in grouped:
@@ -224,12 +220,9 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
                     core.add_grouped_parameter(name, parameter, grouped[name], grouping)
                 else:
                     core.add_tensor(name, parameter, True)
-                if parameter.requires_grad:
-                    names[id(parameter)] = name
             for name, buffer in self._executed.named_buffers():
                 core.add_tensor(name, buffer, False)
         self._check_updatable_buffers()
-        return names
 
     def _check_updatable_buffers(self):
         buffers = dict(self._executed.named_buffers())
@@ -240,11 +233,11 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
                     f"{', '.join(buffers) or 'none'}."
                 )
 
-    def _compile_options(self, names, ipus):
+    def _compile_options(self, core, ipus):
         options = compile_options(self._options, self._training, ipus)
         options["seed"] = self._seed()
         if self._training:
-            options["optimizer"] = self._optimizer.compiled(names)
+            options["optimizer"] = self._optimizer.compiled(core)
         return options
 
     def _seed(self):
@@ -276,18 +269,10 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             if self._core is not None and self._options.connection_type == ConnectionType.Never:
                 raise AssertionError("The model cannot be attached: its options have ConnectionType.Never")
             self._session.attach()
-            if self._training:
-                try:
-                    self._optimizer.attached(self._core)
-                except BaseException:
-                    self._session.detach()
-                    raise
 
     def detachFromDevice(self):
         """Saves everything to the host and frees the device; the next call attaches again and continues."""
         with self._lock:
-            if self._training and self._session.is_attached:
-                self._optimizer.save_state(self._core)
             self._session.detach()
 
     def destroy(self):
@@ -296,21 +281,15 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             if self._core is None:
                 return
             if self._training:
-                if self._session.is_attached:
-                    self._optimizer.save_state(self._core)
-                self._optimizer.released()
                 _weight_sync.unhook(self._user_model, self._session.weights)
             self._session.destroy()
             self._core = None
 
     def __del__(self):
         # A trainer that nobody holds any more leaves its weights and the state of its optimiser behind, and the module
-        # as it found it; the session copies the weights.
+        # as it found it; the session copies the weights and the state.
         if sys.is_finalizing() or self.__dict__.get("_session") is None or not self._training:
             return
-        if self._core is not None:
-            self._optimizer.save_state(self._core)
-            self._optimizer.released()
         _weight_sync.unhook(self._user_model, self._session.weights)
 
     # -- weights --------------------------------------------------------------------------------------------------
@@ -343,7 +322,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
                 options._freeze()
                 self._options = options
             else:
-                self._optimizer.change(optimizer, self._core)
+                self._optimizer.change(optimizer)
 
     @property
     def rng_state(self):

@@ -1,0 +1,552 @@
+// poptorch::optim: each kind beside torch's own C++ optimiser, what setOptimizer lets change, groups, state that is
+// saved and loaded.
+#include <gtest/gtest.h>
+#include <poptorch/poptorch.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+
+namespace {
+
+namespace optim = poptorch::optim;
+
+struct Net : torch::nn::Module {
+  Net() {
+    register_module("first", first);
+    register_module("second", second);
+  }
+  std::tuple<torch::Tensor, torch::Tensor> forward(torch::Tensor x, torch::Tensor target) {
+    const auto y = second(torch::tanh(first(x)));
+    return {y, torch::mse_loss(y, target)};
+  }
+  torch::nn::Linear first{4, 6}, second{6, 2};
+};
+
+constexpr int kSteps = 10;
+
+std::shared_ptr<Net> make_net() {
+  torch::manual_seed(3);
+  return std::make_shared<Net>();
+}
+
+struct Batch {
+  torch::Tensor x, target;
+};
+
+std::vector<Batch> batches(int count = kSteps) {
+  torch::manual_seed(7);
+  std::vector<Batch> made;
+  for (int i = 0; i < count; ++i) made.push_back({torch::randn({8, 4}), torch::randn({8, 2})});
+  return made;
+}
+
+template <class Executor>
+void train(Executor& executor, const std::vector<Batch>& data) {
+  for (const Batch& batch : data) executor(batch.x, batch.target);
+}
+
+std::map<std::string, torch::Tensor> weights(Net& net) {
+  std::map<std::string, torch::Tensor> found;
+  for (const auto& entry : net.named_parameters()) found.emplace(entry.key(), entry.value().detach().clone());
+  return found;
+}
+
+// `step` updates the parameters of the plain net, whose gradients are set.
+void expect_trains_like(const std::function<optim::Optimizer(Net&)>& make_optimizer,
+                        const std::function<std::function<void()>(Net&)>& make_step) {
+  auto net = make_net(), plain = make_net();
+  {
+    auto executor = poptorch::trainingModel(net, poptorch::Options(), make_optimizer(*net));
+    train(executor, batches());
+  }
+  const std::function<void()> step = make_step(*plain);
+  for (const Batch& batch : batches()) {
+    plain->zero_grad();
+    std::get<1>(plain->forward(batch.x, batch.target)).backward();
+    step();
+  }
+  const auto wanted = weights(*plain);
+  for (const auto& [name, value] : weights(*net)) {
+    EXPECT_TRUE(torch::allclose(value, wanted.at(name), 1e-4, 1e-6)) << name << "\n" << value << wanted.at(name);
+    EXPECT_FALSE(torch::equal(value, weights(*make_net()).at(name))) << name << " was not trained";
+  }
+}
+
+template <class TorchOptimizer, class TorchOptions>
+auto torch_steps(const TorchOptions& options) {
+  return [options](Net& net) {
+    auto optimizer = std::make_shared<TorchOptimizer>(net.parameters(), options);
+    return [optimizer] { optimizer->step(); };
+  };
+}
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const poptorch::Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// -- beside torch ---------------------------------------------------------------------------------------------------
+TEST(Optimizer, SgdTrainsLikeTorch) {
+  using torch::optim::SGDOptions;
+  expect_trains_like([](Net& net) { return optim::SGD(net.parameters(), {.lr = 0.1}); },
+                     torch_steps<torch::optim::SGD>(SGDOptions(0.1)));
+  expect_trains_like(
+      [](Net& net) {
+        return optim::SGD(net.parameters(),
+                          {.lr = 0.05, .momentum = 0.9, .dampening = 0.2, .weight_decay = 0.1, .loss_scaling = 64});
+      },
+      torch_steps<torch::optim::SGD>(SGDOptions(0.05).momentum(0.9).dampening(0.2).weight_decay(0.1)));
+  expect_trains_like(
+      [](Net& net) { return optim::SGD(net.parameters(), {.lr = 0.05, .momentum = 0.9, .nesterov = true}); },
+      torch_steps<torch::optim::SGD>(SGDOptions(0.05).momentum(0.9).nesterov(true)));
+  expect_trains_like(
+      [](Net& net) {
+        return optim::SGD(net.parameters(),
+                          {.lr = 0.05, .momentum = 0.9, .velocity_scaling = 4, .use_combined_accum = true});
+      },
+      torch_steps<torch::optim::SGD>(SGDOptions(0.05).momentum(0.9)));
+}
+
+TEST(Optimizer, AdamTrainsLikeTorch) {
+  expect_trains_like(
+      [](Net& net) {
+        return optim::Adam(net.parameters(), {.lr = 0.02, .betas = {{0.8, 0.99}}, .eps = 1e-6, .weight_decay = 0.1});
+      },
+      torch_steps<torch::optim::Adam>(torch::optim::AdamOptions(0.02).betas({0.8, 0.99}).eps(1e-6).weight_decay(0.1)));
+}
+
+TEST(Optimizer, AdamWTrainsLikeTorch) {
+  expect_trains_like([](Net& net) { return optim::AdamW(net.parameters(), {.lr = 0.02, .loss_scaling = 16}); },
+                     torch_steps<torch::optim::AdamW>(torch::optim::AdamWOptions(0.02)));  // decays by 0.01
+  expect_trains_like([](Net& net) { return optim::AdamW(net.parameters(), {.weight_decay = 0.5}); },
+                     torch_steps<torch::optim::AdamW>(torch::optim::AdamWOptions(1e-3).weight_decay(0.5)));
+}
+
+TEST(Optimizer, AdamWWithoutBiasCorrectionDoesNotCorrect) {
+  expect_trains_like(
+      [](Net& net) { return optim::AdamW(net.parameters(), {.lr = 0.02, .bias_correction = false}); },
+      [](Net& net) {
+        auto moments = std::make_shared<std::map<std::string, std::pair<torch::Tensor, torch::Tensor>>>();
+        return [&net, moments] {
+          const torch::NoGradGuard no_grad;
+          for (auto& entry : net.named_parameters()) {
+            torch::Tensor weight = entry.value();
+            const torch::Tensor gradient = weight.grad();
+            auto& [m, v] =
+                moments->try_emplace(entry.key(), torch::zeros_like(weight), torch::zeros_like(weight)).first->second;
+            m = 0.9 * m + 0.1 * gradient;
+            v = 0.999 * v + 0.001 * gradient * gradient;
+            weight.sub_(0.02 * (m / (v.sqrt() + 1e-8) + 0.01 * weight));
+          }
+        };
+      });
+}
+
+TEST(Optimizer, RmspropTrainsLikeTorch) {
+  using torch::optim::RMSpropOptions;
+  expect_trains_like([](Net& net) { return optim::RMSprop(net.parameters()); },
+                     torch_steps<torch::optim::RMSprop>(RMSpropOptions()));
+  expect_trains_like(
+      [](Net& net) {
+        return optim::RMSprop(net.parameters(),
+                              {.lr = 0.01, .alpha = 0.9, .weight_decay = 0.1, .momentum = 0.5, .centered = true});
+      },
+      torch_steps<torch::optim::RMSprop>(
+          RMSpropOptions(0.01).alpha(0.9).weight_decay(0.1).momentum(0.5).centered(true)));
+}
+
+TEST(Optimizer, RmspropOfTensorFlowFollowsItsFormulas) {
+  expect_trains_like(
+      [](Net& net) { return optim::RMSprop(net.parameters(), {.lr = 0.01, .momentum = 0.9, .use_tf_variant = true}); },
+      [](Net& net) {
+        auto state = std::make_shared<std::map<std::string, std::pair<torch::Tensor, torch::Tensor>>>();
+        return [&net, state] {
+          const torch::NoGradGuard no_grad;
+          for (auto& entry : net.named_parameters()) {
+            torch::Tensor weight = entry.value();
+            const torch::Tensor gradient = weight.grad();
+            auto& [square, buffer] =
+                state->try_emplace(entry.key(), torch::ones_like(weight), torch::zeros_like(weight)).first->second;
+            square = 0.99 * square + 0.01 * gradient * gradient;
+            buffer = 0.9 * buffer + 0.01 * gradient / (square + 1e-8).sqrt();
+            weight.sub_(buffer);
+          }
+        };
+      });
+}
+
+TEST(Optimizer, LambFollowsItsFormulas) {
+  for (const double max_norm : {65500.0, 0.5}) {
+    expect_trains_like(
+        [&](Net& net) {
+          return optim::LAMB(net.parameters(), {.lr = 0.02, .weight_decay = 0.1, .max_weight_norm = max_norm});
+        },
+        [&](Net& net) {
+          auto moments = std::make_shared<std::map<std::string, std::pair<torch::Tensor, torch::Tensor>>>();
+          return [&net, moments, max_norm, step = 0]() mutable {
+            const torch::NoGradGuard no_grad;
+            ++step;
+            for (auto& entry : net.named_parameters()) {
+              torch::Tensor weight = entry.value();
+              const torch::Tensor gradient = weight.grad();
+              auto& [m, v] =
+                  moments->try_emplace(entry.key(), torch::zeros_like(weight), torch::zeros_like(weight)).first->second;
+              m = 0.9 * m + 0.1 * gradient;
+              v = 0.999 * v + 0.001 * gradient * gradient;
+              const auto update =
+                  (m / (1 - std::pow(0.9, step))) / ((v / (1 - std::pow(0.999, step))).sqrt() + 1e-8) + 0.1 * weight;
+              const double norm = std::min(weight.norm().item<double>(), max_norm);
+              weight.sub_(0.02 * norm / update.norm().item<double>() * update);
+            }
+          };
+        });
+  }
+}
+
+TEST(Optimizer, GradientsAreClippedTogether) {
+  expect_trains_like([](Net& net) { return optim::SGD(net.parameters(), {.lr = 0.5, .max_grad_norm = 0.1}); },
+                     [](Net& net) {
+                       auto optimizer = std::make_shared<torch::optim::SGD>(net.parameters(), 0.5);
+                       return [&net, optimizer] {
+                         torch::nn::utils::clip_grad_norm_(net.parameters(), 0.1);
+                         optimizer->step();
+                       };
+                     });
+}
+
+TEST(Optimizer, GroupsTakeWhatTheyDoNotSayFromTheOptimizer) {
+  expect_trains_like(
+      [](Net& net) {
+        optim::AdamW optimizer(net.first->parameters(), {.lr = 0.02, .weight_decay = 0.3});
+        optimizer.addGroup(net.second->parameters(), {.lr = 0.005});
+        return optimizer;
+      },
+      [](Net& net) {
+        using torch::optim::AdamWOptions;
+        std::vector<torch::optim::OptimizerParamGroup> groups;
+        groups.emplace_back(net.first->parameters(),
+                            std::make_unique<AdamWOptions>(AdamWOptions(0.02).weight_decay(0.3)));
+        groups.emplace_back(net.second->parameters(),
+                            std::make_unique<AdamWOptions>(AdamWOptions(0.005).weight_decay(0.3)));
+        auto optimizer = std::make_shared<torch::optim::AdamW>(groups);
+        return [optimizer] { optimizer->step(); };
+      });
+}
+
+// -- changes --------------------------------------------------------------------------------------------------------
+TEST(Optimizer, VariableNumbersChangeAndConstantsDoNot) {
+  auto net = make_net();
+  optim::SGD optimizer(net->parameters(), {.lr = 0.1, .momentum = 0.9});
+  EXPECT_FALSE(optimizer.variableAttributes().isConstant("lr"));
+  EXPECT_FALSE(optimizer.variableAttributes().isConstant("momentum"));
+  EXPECT_TRUE(optimizer.variableAttributes().isConstant("weight_decay"));
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  train(executor, batches(1));
+  optimizer.groups()[0].momentum = 0.5;
+  executor.setOptimizer(optimizer);
+  optimizer.groups()[0].weight_decay = 0.5;
+  EXPECT_EQ(error_of([&] { executor.setOptimizer(optimizer); }),
+            "[setOptimizer] weight_decay is constant and changed from 0 to 0.5; call "
+            "optimizer.variableAttributes().markAsVariable(\"weight_decay\") before the model is compiled.");
+}
+
+TEST(Optimizer, ConstnessMayBeChosenBeforeCompilation) {
+  auto net = make_net();
+  optim::AdamW optimizer(net->parameters());
+  EXPECT_TRUE(optimizer.variableAttributes().isConstant("lr"));
+  optimizer.variableAttributes().markAsVariable("lr");
+  optimizer.variableAttributes().markAsVariable("betas");
+  EXPECT_THROW(optimizer.variableAttributes().markAsConstant("no_such"), poptorch::ArgumentError);
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  train(executor, batches(1));
+  optimizer.setLearningRate(0);
+  optimizer.groups()[0].betas = {0.5, 0.5};
+  executor.setOptimizer(optimizer);
+  executor.copyWeightsToHost();
+  const auto before = weights(*net);
+  train(executor, batches(2));
+  executor.copyWeightsToHost();
+  for (const auto& [name, value] : weights(*net)) EXPECT_TRUE(torch::equal(value, before.at(name))) << name;
+  optimizer.groups()[0].eps = 1;
+  EXPECT_NE(error_of([&] { executor.setOptimizer(optimizer); }).find("eps is constant"), std::string::npos);
+}
+
+TEST(Optimizer, WhatIsPartOfTheProgramDoesNotChange) {
+  auto net = make_net();
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optim::SGD(net->parameters(), {.lr = 0.1}));
+  train(executor, batches(1));
+  const auto refused = [&](const optim::Optimizer& optimizer) {
+    return error_of([&] { executor.setOptimizer(optimizer); });
+  };
+  EXPECT_NE(refused(optim::SGD(net->parameters(), {.lr = 0.1, .momentum = 0.9}))
+                .find("momentum (between zero and not zero) changed from [false] to [true]"),
+            std::string::npos);
+  EXPECT_NE(refused(optim::SGD(net->first->parameters(), {.lr = 0.1})).find("the parameters of the groups changed"),
+            std::string::npos);
+  EXPECT_NE(refused(optim::LAMB(net->parameters())).find("the kind of optimiser changed from sgd to lamb"),
+            std::string::npos);
+  EXPECT_THROW(executor.setOptimizer(optim::SGD(net->parameters(), {.lr = 0.1, .accum_type = torch::kHalf})),
+               poptorch::ValueError);
+  executor.setOptimizer(optim::SGD(net->parameters(), {.lr = 0.2}));
+}
+
+TEST(Optimizer, AnyOptimizerMayTakeThePlaceOfTheFirstBeforeCompilation) {
+  auto net = make_net();
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optim::SGD(net->parameters(), {.lr = 0.1}));
+  executor.setOptimizer(optim::LAMB(net->parameters(), {.lr = 0.02}));
+  train(executor, batches(1));
+  EXPECT_NE(executor.graphText().find("lamb"), std::string::npos);
+}
+
+TEST(Optimizer, RejectsWhatNoDeviceCanDo) {
+  auto net = make_net();
+  const auto wrap = [&](const optim::Optimizer& optimizer) {
+    poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  };
+  EXPECT_THROW(wrap(optim::Adam(net->parameters(), {.amsgrad = true})), poptorch::ValueError);
+  optim::RMSprop mixed(net->first->parameters());
+  mixed.addGroup(net->second->parameters(), {.centered = true});
+  EXPECT_THROW(wrap(mixed), poptorch::ArgumentError);
+  EXPECT_THROW(optim::SGD(net->parameters(), {.accum_type = torch::kDouble}), poptorch::ArgumentError);
+  EXPECT_THROW(optim::SGD(net->parameters(), {.nesterov = true}), poptorch::ValueError);
+  EXPECT_THROW(optim::SGD(net->parameters(), {.lr = -1}), poptorch::ValueError);
+  EXPECT_THROW(optim::LAMB(net->parameters(), {.betas = {{0.9, 1.0}}}), poptorch::ValueError);
+  optim::SGD twice(net->first->parameters());
+  EXPECT_THROW(twice.addGroup(net->parameters()), poptorch::ValueError);
+  const auto stranger = make_net();
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optim::SGD(stranger->parameters()));
+  EXPECT_NE(error_of([&] {
+              train(executor, batches(1));
+            }).find("none of the parameters of the optimiser belongs to the model"),
+            std::string::npos);
+}
+
+TEST(Optimizer, WarnsOfWhatHasNoEffect) {
+  auto net = make_net();
+  testing::internal::CaptureStderr();
+  optim::SGD optimizer(net->first->parameters(), {.lr = 0.1,
+                                                  .maximize = true,
+                                                  .velocity_scaling = 2,
+                                                  .accum_type = torch::kHalf,
+                                                  .velocity_accum_type = torch::kHalf});
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  train(executor, batches(1));
+  const std::string log = testing::internal::GetCapturedStderr();
+  for (const char* text : {"SGD ignores velocity_scaling", "maximize=true is ignored",
+                           "accum_type, velocity_accum_type: float16 was asked for",
+                           "Parameters that are in no group of the optimiser keep their values: second.weight"}) {
+    EXPECT_NE(log.find(text), std::string::npos) << text << "\n" << log;
+  }
+}
+
+// -- state ----------------------------------------------------------------------------------------------------------
+using Make = std::function<optim::Optimizer(Net&, double)>;
+
+const std::map<std::string, Make> kMakers{
+    {"SGD", [](Net& net, double lr) { return optim::SGD(net.parameters(), {.lr = lr}); }},
+    {"SGD with momentum",
+     [](Net& net, double lr) {
+       return optim::SGD(net.parameters(),
+                         {.lr = lr, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01, .loss_scaling = 4});
+     }},
+    {"Adam",
+     [](Net& net, double lr) {
+       return optim::Adam(net.parameters(), {.lr = lr, .betas = {{0.8, 0.99}}, .eps = 1e-6, .weight_decay = 0.01});
+     }},
+    {"AdamW", [](Net& net, double lr) { return optim::AdamW(net.parameters(), {.lr = lr, .loss_scaling = 2}); }},
+    {"RMSprop",
+     [](Net& net, double lr) { return optim::RMSprop(net.parameters(), {.lr = lr, .alpha = 0.9, .momentum = 0.5}); }},
+    {"LAMB", [](Net& net, double lr) { return optim::LAMB(net.parameters(), {.lr = lr, .max_weight_norm = 10}); }},
+};
+
+void set_weights(Net& net, const std::map<std::string, torch::Tensor>& values) {
+  const torch::NoGradGuard no_grad;
+  for (auto& entry : net.named_parameters()) entry.value().copy_(values.at(entry.key()));
+}
+
+void expect_equal_weights(Net& net, Net& wanted) {
+  const auto expected = weights(wanted);
+  for (const auto& [name, value] : weights(net)) EXPECT_TRUE(torch::equal(value, expected.at(name))) << name;
+}
+
+class OptimizerState : public testing::TestWithParam<std::string> {};
+
+TEST_P(OptimizerState, ContinuesBitForBitFromAFile) {
+  const Make& make = kMakers.at(GetParam());
+  const auto data = batches();
+  const std::vector<Batch> begin(data.begin(), data.begin() + 5), rest(data.begin() + 5, data.end());
+  auto straight = make_net();
+  {
+    auto executor = poptorch::trainingModel(straight, poptorch::Options(), make(*straight, 0.03));
+    train(executor, data);
+  }
+
+  const auto file = std::filesystem::temp_directory_path() / ("optimizer_" + GetParam() + ".pt");
+  auto net = make_net();
+  {
+    const optim::Optimizer optimizer = make(*net, 0.03);
+    EXPECT_FALSE(optimizer.stateDict().ipu_state);
+    {
+      auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+      train(executor, begin);
+    }
+    optimizer.stateDict().save(file.string());  // the executor is gone, the state is not
+  }
+
+  auto resumed = make_net();
+  set_weights(*resumed, weights(*net));
+  optim::Optimizer optimizer = make(*resumed, 0.5);
+  optimizer.loadStateDict(optim::StateDict::load(file.string()));
+  std::filesystem::remove(file);
+  EXPECT_EQ(optimizer.groups()[0].lr, 0.03);
+  {
+    auto executor = poptorch::trainingModel(resumed, poptorch::Options(), optimizer);
+    train(executor, rest);
+  }
+  expect_equal_weights(*resumed, *straight);
+}
+
+TEST_P(OptimizerState, IsLoadedIntoARunningProgram) {
+  const Make& make = kMakers.at(GetParam());
+  const auto data = batches();
+  const std::vector<Batch> begin(data.begin(), data.begin() + 5), rest(data.begin() + 5, data.end());
+  auto net = make_net();
+  const optim::Optimizer optimizer = make(*net, 0.03);
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  train(executor, begin);
+  const optim::StateDict saved = optimizer.stateDict();
+  executor.copyWeightsToHost();
+  const auto saved_weights = weights(*net);
+  train(executor, rest);
+  executor.copyWeightsToHost();
+
+  auto other = make_net();
+  optim::Optimizer other_optimizer = make(*other, 0.5);
+  auto resumed = poptorch::trainingModel(other, poptorch::Options(), other_optimizer);
+  train(resumed, begin);  // compiled, and trained with another learning rate
+  resumed.copyWeightsToHost();
+  set_weights(*other, saved_weights);
+  resumed.copyWeightsToDevice();
+  other_optimizer.loadStateDict(saved);
+  EXPECT_EQ(other_optimizer.stateDict().ipu_param->size(), saved.ipu_param->size());
+  train(resumed, rest);
+  resumed.copyWeightsToHost();
+  expect_equal_weights(*other, *net);
+  const optim::StateDict mine = other_optimizer.stateDict(), wanted = optimizer.stateDict();
+  for (const auto& [name, value] : *wanted.ipu_state)
+    EXPECT_TRUE(torch::equal(mine.ipu_state->at(name), value)) << name;
+  for (const auto& [name, value] : *wanted.ipu_param)
+    EXPECT_TRUE(torch::equal(mine.ipu_param->at(name), value)) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, OptimizerState,
+                         testing::Values("SGD", "SGD with momentum", "Adam", "AdamW", "RMSprop", "LAMB"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, ' ');
+                           return name;
+                         });
+
+TEST(Optimizer, StateHasTheNamesAndValuesOfTheDevice) {
+  auto net = make_net();
+  const optim::SGD optimizer(net->parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.5, .loss_scaling = 2});
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  train(executor, batches(1));
+  const optim::StateDict state = optimizer.stateDict();
+  EXPECT_EQ(state.ipu_state->at("Accl1___first.weight").sizes(), (std::vector<std::int64_t>{6, 4}));
+  EXPECT_FLOAT_EQ(state.ipu_param->at("scaledLearningRate0___specific___second.bias").item<float>(), 0.05F);
+  EXPECT_FLOAT_EQ(state.ipu_param->at("weightDecayScaleFactor0___specific___second.bias").item<float>(), 0.95F);
+  EXPECT_EQ(state.ipu_param->at("lossScaling_FLOAT").item<float>(), 2);
+}
+
+TEST(Optimizer, NumbersBeyondFloatAreInfiniteOnTheDevice) {
+  auto net = make_net();
+  const optim::SGD optimizer(net->parameters(), {.lr = 0.1, .loss_scaling = 1e-42});
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  train(executor, batches(1));
+  const optim::StateDict state = optimizer.stateDict();
+  EXPECT_TRUE(std::isinf(state.ipu_param->at("scaledLearningRate0___specific___second.bias").item<float>()));
+}
+
+TEST(Optimizer, EachParameterGetsTheNumbersLoadedForIt) {
+  auto net = make_net();
+  optim::SGD optimizer(net->parameters(), {.lr = 0.1});
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  train(executor, batches(1));
+  optim::StateDict state = optimizer.stateDict();
+  state.ipu_param->at("scaledLearningRate0___specific___first.weight").fill_(0);
+  state.ipu_param->erase("scaledLearningRate0___specific___first.bias");
+  optimizer.loadStateDict(state);
+  executor.copyWeightsToHost();
+  const auto before = weights(*net);
+  testing::internal::CaptureStderr();
+  train(executor, batches(1));
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                "The loaded optimiser state has no scaledLearningRate0___specific___first.bias"),
+            std::string::npos);
+  executor.copyWeightsToHost();
+  for (const auto& [name, value] : weights(*net)) {
+    EXPECT_EQ(torch::equal(value, before.at(name)), name == "first.weight") << name;
+  }
+}
+
+TEST(Optimizer, StateIsReadBetweenTheCallsOfAnotherThread) {
+  auto net = make_net();
+  const optim::Adam optimizer(net->parameters(), {.lr = 0.01});
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  train(executor, batches(1));
+  std::atomic<bool> is_done = false;
+  std::thread trainer([&, data = batches(100)] {
+    train(executor, data);
+    is_done = true;
+  });
+  std::size_t mixed = 0;
+  while (!is_done) {
+    std::set<float> steps;
+    const optim::StateDict state = optimizer.stateDict();
+    for (const auto& [name, value] : *state.ipu_state) {
+      if (name.starts_with("Step___")) steps.insert(value.item<float>());
+    }
+    mixed += steps.size() != 1;
+  }
+  trainer.join();
+  EXPECT_EQ(mixed, 0);
+  EXPECT_EQ(optimizer.stateDict().ipu_state->at("Step___first.bias").item<float>(), 101);
+}
+
+TEST(Optimizer, StateOfAnotherIsRefused) {
+  auto net = make_net();
+  optim::SGD optimizer(net->parameters());
+  EXPECT_NE(error_of([&] { optimizer.loadStateDict({}); }).find("empty"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              optimizer.loadStateDict(optim::Adam(net->parameters()).stateDict());
+            }).find("the state is that of an optimiser of kind adam, but this one is of kind sgd"),
+            std::string::npos);
+  EXPECT_THROW(optimizer.loadStateDict(optim::SGD(net->first->parameters()).stateDict()), poptorch::ValueError);
+  EXPECT_NE(error_of([&] { optim::StateDict::load("/no/such/file"); }).find("could not be read"), std::string::npos);
+}
+
+TEST(Optimizer, ACopyHasTheStateAndGoesItsOwnWay) {
+  auto net = make_net();
+  optim::Adam optimizer(net->parameters(), {.lr = 0.1});
+  auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
+  train(executor, batches(1));
+  optim::Adam copy = optimizer;
+  train(executor, batches(2));
+  EXPECT_EQ(copy.stateDict().ipu_state->at("Step___first.bias").item<float>(), 1);
+  EXPECT_EQ(optimizer.stateDict().ipu_state->at("Step___first.bias").item<float>(), 3);
+  executor.setOptimizer(copy);  // its own state goes to the device; the other one keeps what it has
+  train(executor, batches(1));
+  EXPECT_EQ(copy.stateDict().ipu_state->at("Step___first.bias").item<float>(), 2);
+  EXPECT_EQ(optimizer.stateDict().ipu_state->at("Step___first.bias").item<float>(), 3);
+}
+
+}  // namespace
