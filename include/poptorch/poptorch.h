@@ -7,10 +7,13 @@
 //   model.copyWeightsToHost();
 #pragma once
 
+#include "poptorch/annotations.h"
 #include "poptorch/block.h"
 #include "poptorch/data_loader.h"
+#include "poptorch/environment.h"
 #include "poptorch/error.h"
 #include "poptorch/executor.h"
+#include "poptorch/ops.h"
 #include "poptorch/optim.h"
 #include "poptorch/options.h"
 #include "poptorch/strategy.h"

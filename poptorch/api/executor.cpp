@@ -6,8 +6,8 @@
 #include <random>
 
 #include "aspen/base/log.h"
+#include "poptorch/api/capture_context.h"
 #include "poptorch/api/guarded.h"
-#include "poptorch/api/placer.h"
 #include "poptorch/model/ipus.h"
 #include "poptorch/model/session.h"
 
@@ -23,6 +23,32 @@ aspen::OutputMode output_mode(OutputMode mode, bool training) {
     case OutputMode::Default: break;
   }
   return training ? aspen::OutputMode::kFinal : aspen::OutputMode::kAll;
+}
+
+aspen::Liveness liveness_of(const ExecutionStrategy& strategy) {
+  switch (strategy.liveness()) {
+    case Liveness::AlwaysLive: return aspen::Liveness::kAlwaysLive;
+    case Liveness::OffChipAfterFwd:
+    case Liveness::OffChipAfterFwdNoOverlap: return aspen::Liveness::kOffDeviceAfterForward;
+    case Liveness::OffChipAfterEachPhase: break;
+  }
+  return aspen::Liveness::kOffDeviceAfterEachPhase;
+}
+
+// What phases do not need is kept off the device between them.
+void set_execution(const ExecutionStrategy& strategy, aspen::CompileOptions& options) {
+  if (!strategy.isPhased()) {
+    const bool is_pipeline = strategy.kind() == ExecutionStrategy::Kind::Pipelined;
+    options.execution = is_pipeline ? aspen::Execution::kPipelined : aspen::Execution::kSharded;
+    return;
+  }
+  options.execution = aspen::Execution::kPhased;
+  options.liveness = liveness_of(strategy);
+  options.separate_backward_phase = strategy.separateBackwardPhase();
+  options.locations.weights.off_device = true;
+  options.locations.optimizer_state.off_device = true;
+  options.locations.accumulators.off_device = true;
+  options.locations.activations.off_device = options.liveness != aspen::Liveness::kAlwaysLive;
 }
 
 // One micro-batch of what a call is given.
@@ -96,9 +122,7 @@ CompileSettings Executor::State::compile_settings(const std::shared_ptr<Model>& 
   made.options.gradient_accumulation = gradient_accumulation();
   made.options.device_iterations = options.deviceIterations();
   made.options.mean_reduction = options.Training.accumulationAndReplicationReductionType() == ReductionType::Mean;
-  made.options.execution = options.executionStrategy().kind() == ExecutionStrategy::Kind::Pipelined
-                               ? aspen::Execution::kPipelined
-                               : aspen::Execution::kSharded;
+  set_execution(options.executionStrategy(), made.options);
   made.options.replicas = static_cast<std::size_t>(options.replicationFactor());
   if (training) {
     OptimizerProgram program = optimizer->compiled(captured);
@@ -142,12 +166,12 @@ void Executor::State::compile(const Call& call) {
   std::vector<std::string> names;
   for (const std::string& place : call.arguments.places) names.push_back("input" + place);
   const auto forward = [&](const Tensors& traced) { return call.forward(traced, results).tensors; };
-  {
-    Placer placer(options.executionStrategy());
-    outputs = model->capture(forward, first_micro_batch(call.arguments.tensors, micro_batches()), names);
-  }
+  OutputMode mode = options.outputMode();
+  if (mode == OutputMode::Default) mode = training ? OutputMode::Final : OutputMode::All;
+  const CaptureContext context({.strategy = options.executionStrategy(), .output_mode = mode});
+  outputs = model->capture(forward, first_micro_batch(call.arguments.tensors, micro_batches()), names);
   IpuRequest ipus;
-  ipus.used = model->devices();
+  ipus.used = {context.ipus().begin(), context.ipus().end()};
   ipus.replicas = options.replicationFactor();
   ipus.rounds_up = options.autoRoundNumIPUs();
   required_ipus(ipus);

@@ -1,10 +1,16 @@
 #include "poptorch/capture/overlap.h"
 
 #include "aspen/base/error.h"
+#include "poptorch/api/spelling.h"
 #include "poptorch/capture/recorder.h"
 
 namespace poptorch {
 namespace {
+
+std::string name_of_mark(bool is_input) {
+  return is_input ? spelled("setOverlapForInput", "set_overlap_for_input")
+                  : spelled("setOverlapForOutput", "set_overlap_for_output");
+}
 
 bool is_graph_input(const aspen::Value* value) { return value->producer() == nullptr && value->variable() == nullptr; }
 
@@ -18,9 +24,9 @@ void check_input(const aspen::Graph& graph, const OverlapMark& mark) {
   const aspen::Value* input = mark.op->input(0);
   if (input->users().size() == 1 && times_returned(graph, input) == 0) return;
   throw aspen::UserError(
-      "[set_overlap_for_input] input \"{}\" is used in {} other places; an overlapped input may only be used through "
-      "the tensor that set_overlap_for_input returns. Mark it first thing in forward and use the result.{}",
-      input->name(), input->users().size() - 1 + times_returned(graph, input), mark.where);
+      "[{0}] input \"{1}\" is used in {2} other places; an overlapped input may only be used through the tensor that "
+      "{0} returns. Mark it first thing in forward and use the result.{3}",
+      name_of_mark(true), input->name(), input->users().size() - 1 + times_returned(graph, input), mark.where);
 }
 
 void check_output(const aspen::Graph& graph, const OverlapMark& mark) {
@@ -28,9 +34,9 @@ void check_output(const aspen::Graph& graph, const OverlapMark& mark) {
   const std::size_t times = times_returned(graph, output);
   if (times == 1 && output->users().empty()) return;
   throw aspen::UserError(
-      "[set_overlap_for_output] the tensor is returned {} times and used by {} ops; an overlapped output must be "
-      "returned from forward exactly once and used nowhere else. Mark it last thing in forward.{}",
-      times, output->users().size(), mark.where);
+      "[{}] the tensor is returned {} times and used by {} ops; an overlapped output must be returned from forward "
+      "exactly once and used nowhere else. Mark it last thing in forward.{}",
+      name_of_mark(false), times, output->users().size(), mark.where);
 }
 
 void overlap_input(aspen::Graph& graph, const aspen::Value* input) {
@@ -52,9 +58,9 @@ at::Tensor mark_overlapped(Recorder& recorder, const at::Tensor& tensor, bool is
   aspen::Value* value = recorder.value_of(tensor);
   if (is_input && !is_graph_input(value)) {
     throw aspen::UserError(
-        "[set_overlap_for_input] the tensor of shape {} is no input of the model, but was computed in forward; mark "
-        "the inputs first thing in forward.{}",
-        aspen::to_string(value->shape()), recorder.where());
+        "[{}] the tensor of shape {} is no input of the model, but was computed in forward; mark the inputs first "
+        "thing in forward.{}",
+        name_of_mark(true), aspen::to_string(value->shape()), recorder.where());
   }
   aspen::Op* mark = recorder.b.emit("nop", {value});
   recorder.overlap_marks.push_back({mark, is_input, recorder.where()});

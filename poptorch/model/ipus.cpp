@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
+#include <string_view>
 
 #include "aspen/base/error.h"
 #include "aspen/base/log.h"
@@ -29,6 +31,14 @@ void check_device(std::int64_t device, std::int64_t ipus) {
 }
 
 }  // namespace
+
+bool environment_asks_for_ipu_model() {
+  for (const char* name : {"POPTORCH_IPU_MODEL", "POPTORCH_SMALL_IPU_MODEL"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0") return true;
+  }
+  return false;
+}
 
 std::int64_t ipus_of_device(std::int64_t device) {
   std::int64_t first = 0;

@@ -20,6 +20,9 @@ struct IpuRequest {
 // IPUs that the model occupies. A UserError if the rules do not allow it.
 std::int64_t required_ipus(const IpuRequest& request);
 
+// POPTORCH_IPU_MODEL or POPTORCH_SMALL_IPU_MODEL is set: the virtual IPUs stand for a model of the hardware.
+bool environment_asks_for_ipu_model();
+
 // IPUs of a device: 0 .. 63 are single IPUs, then come pairs, groups of four and so on; 126 has all. 0: no such device.
 std::int64_t ipus_of_device(std::int64_t device);
 

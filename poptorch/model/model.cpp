@@ -231,12 +231,6 @@ std::vector<std::string> Model::tensor_names() const {
 
 std::string Model::graph_text() const { return aspen::to_text(graph_); }
 
-std::set<std::int64_t> Model::devices() const {
-  std::set<std::int64_t> devices;
-  for (const auto& op : graph_.ops()) devices.insert(op->placement.device);
-  return devices;
-}
-
 std::vector<aspen::DeviceTime> Model::times() const {
   require_attached("times");
   return executor_->times();

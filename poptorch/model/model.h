@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -110,7 +109,6 @@ class Model {
 
   std::vector<std::string> tensor_names() const;
   std::string graph_text() const;
-  std::set<std::int64_t> devices() const;  // that ops of the captured graph are placed on
 
   // Of the last run, and of the memory as it is now; measured only if ASPEN_MEASURE_MEMORY=1 was set at attach().
   std::vector<aspen::DeviceTime> times() const;

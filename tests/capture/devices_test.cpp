@@ -5,7 +5,6 @@
 
 namespace {
 
-using poptorch::AutoStage;
 using poptorch::ExecutionStrategy;
 using poptorch::Options;
 using poptorch::PipelinedExecution;
@@ -63,26 +62,6 @@ std::string error_of(const std::function<void()>& action) {
 
 std::string error_of_forward(const std::function<Tensors(const Tensors&)>& forward, const Options& options = {}) {
   return error_of([&] { poptorch::inferenceModel(make_two(), forward, options)(torch::ones({4, 6})); });
-}
-
-TEST(Strategy, PlacesBlocks) {
-  const auto place = [](ExecutionStrategy strategy, const char* block, std::optional<std::int64_t> ipu) {
-    const auto [stage, device] = strategy.place(block, ipu);
-    return std::pair(stage, device);
-  };
-  using Place = std::pair<std::int64_t, std::int64_t>;
-  EXPECT_EQ(place(PipelinedExecution(), "a", 2), Place(2, 2));
-  EXPECT_EQ(place(ShardedExecution({Stage{"a", "b"}.ipu(3), "c"}), "b", 1), Place(0, 3));
-  EXPECT_EQ(place(ShardedExecution({Stage{"a", "b"}.ipu(3), "c"}), "c", 5), Place(1, 5));
-  EXPECT_EQ(place(ShardedExecution({Stage{"a", "b"}.ipu(3), "c"}), "c", {}), Place(1, 1));
-  PipelinedExecution counted(AutoStage::AutoIncrement);
-  for (const auto& [block, stage] : {std::pair("x", 1), {"y", 2}, {"x", 1}}) {
-    EXPECT_EQ(counted.place(block, {}).stage, stage);
-  }
-  EXPECT_NE(error_of([&] { place(PipelinedExecution(), "a", {}); }).find("has no ipu_id"), std::string::npos);
-  EXPECT_NE(error_of([&] { place(PipelinedExecution({"a"}), "b", {}); }).find("is in no stage"), std::string::npos);
-  EXPECT_NE(error_of([&] { PipelinedExecution({"a", Stage{"b", "a"}}); }).find("two stages"), std::string::npos);
-  EXPECT_NE(error_of([&] { Stage("a").ipu(-1); }).find("no IPU"), std::string::npos);
 }
 
 TEST(Devices, PipelinedAndShardedLearnWhatOneDeviceLearns) {

@@ -1,0 +1,101 @@
+// Functions to call in a forward. Outside a captured model they have their ordinary meaning in torch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "poptorch/structure.h"
+
+namespace poptorch {
+
+// Marks a value that is no standard loss as the one to train on. A plain reduction outside a captured model.
+enum class LossReduction { Sum, Mean, None };
+at::Tensor identityLoss(const at::Tensor& x, LossReduction reduction);
+at::Tensor identityLoss(const at::Tensor& x, const std::string& reduction);  // "sum", "mean" or "none"
+
+// The tensor itself, through an op that is never optimised away.
+at::Tensor nop(const at::Tensor& tensor);
+
+// The tensor itself; each time it is computed it is printed to stderr, and so is its gradient.
+enum class FloatFormat { Auto, Fixed, Scientific, None };
+struct PrintOptions {
+  bool print_gradient = true;
+  std::int64_t summarise_threshold = 1000;
+  std::int64_t edge_items = 3;
+  std::int64_t max_line_width = 80;
+  std::int64_t digits = 4;
+  FloatFormat float_format = FloatFormat::Auto;
+  std::string separator = ", ";
+  std::string open_bracket = "(";
+  std::string close_bracket = ")";
+};
+at::Tensor ipuPrintTensor(const at::Tensor& tensor, const std::string& title = "", const PrintOptions& options = {});
+
+// Marks tensors to be kept for the backward pass rather than computed again.
+at::Tensor recomputationCheckpoint(const at::Tensor& tensor);
+std::vector<at::Tensor> recomputationCheckpoint(const std::vector<at::Tensor>& tensors);
+
+// How much memory the op that made the tensor may use for itself: a hint that changes no result.
+at::Tensor setAvailableMemory(const at::Tensor& tensor, double available_memory_proportion);
+
+// matmul in `factor` parts, so that less memory is needed at a time. Sums of half parts are kept in float if asked for.
+enum class MatMulSerializationMode { InputChannels, ReducingDim, OutputChannels, Disabled };
+at::Tensor serializedMatMul(const at::Tensor& lhs, const at::Tensor& rhs, MatMulSerializationMode mode,
+                            std::int64_t factor = 0, bool keep_precision = false);
+
+// tensor[start : start + size : step] along dim, with a start that is known only when the model runs: an integer
+// tensor of one element. Beyond the end it goes on at the beginning.
+at::Tensor dynamicSlice(const at::Tensor& tensor, std::int64_t dim, const at::Tensor& start, std::int64_t size,
+                        std::int64_t step);
+// A copy of input whose window [start, start + size) along dim is src.
+at::Tensor dynamicUpdate(const at::Tensor& input, const at::Tensor& src, std::int64_t dim, const at::Tensor& start,
+                         std::int64_t size);
+
+// -- control flow, for inference ----------------------------------------------------------------------------------
+using Body = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
+// Calls body `count` times, each time on the tensors the previous call returned. The body is recorded once for each
+// turn, so the number of turns is part of the compiled model.
+std::vector<at::Tensor> forLoop(std::int64_t count, const Body& body, const std::vector<at::Tensor>& inputs);
+// What then_body returns if the condition, a bool tensor of one element, holds, else what else_body does. On the device
+// both are computed and the results chosen between.
+std::vector<at::Tensor> cond(const at::Tensor& condition, const Body& then_body,
+                             const std::vector<at::Tensor>& then_inputs, const Body& else_body,
+                             const std::vector<at::Tensor>& else_inputs);
+
+// -- overlapped transfers -----------------------------------------------------------------------------------------
+enum class OverlapMode { NoOverlap, OverlapAccumulationLoop, OverlapDeviceIterationLoop };
+// The tensor itself, transferred while the device computes. First thing in forward.
+at::Tensor setOverlapForInput(const at::Tensor& tensor, OverlapMode mode);
+// The same for a result. Last thing in forward.
+at::Tensor setOverlapForOutput(const at::Tensor& tensor, OverlapMode mode);
+// The same for all tensors of a tuple, a vector, a map, ... (structure.h).
+template <class T>
+T setOverlapForInput(T tensors, OverlapMode mode) {
+  const auto mark = [&](at::Tensor& tensor, const std::string&) { tensor = setOverlapForInput(tensor, mode); };
+  detail::visit(tensors, "", mark, [](const std::string&, const std::string&) {});
+  return tensors;
+}
+template <class T>
+T setOverlapForOutput(T tensors, OverlapMode mode) {
+  const auto mark = [&](at::Tensor& tensor, const std::string&) { tensor = setOverlapForOutput(tensor, mode); };
+  detail::visit(tensors, "", mark, [](const std::string&, const std::string&) {});
+  return tensors;
+}
+
+// -- not in a captured model yet: an Error there ------------------------------------------------------------------
+// An op that was registered by the user. On the host: zeros like the example outputs.
+std::vector<at::Tensor> customOp(const std::vector<at::Tensor>& inputs, const std::string& name,
+                                 const std::string& domain, std::int64_t domain_version,
+                                 const std::vector<at::Tensor>& example_outputs);
+// The likeliest label sequences: their probabilities, lengths and labels. On the host: zeros.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> ctcBeamSearchDecoder(const at::Tensor& probs, const at::Tensor& lengths,
+                                                                    std::int64_t blank = 0,
+                                                                    std::int64_t beam_width = 100,
+                                                                    std::int64_t top_paths = 1);
+
+}  // namespace poptorch

@@ -1,0 +1,49 @@
+// What annotations and ops need to know while a model is captured: where blocks belong, what the options say of
+// transfers. Made around Model::capture by both languages; Block and the ops of ops.h ask for it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "poptorch/options.h"
+
+namespace poptorch {
+
+class MultiConv;
+
+// What the options say of a model that is to be captured.
+struct CaptureRules {
+  ExecutionStrategy strategy = PipelinedExecution();
+  bool has_io_tiles = false;
+  OutputMode output_mode = OutputMode::Default;
+};
+
+class CaptureContext {
+ public:
+  explicit CaptureContext(CaptureRules rules);  // becomes the current one of this thread while it lives
+  ~CaptureContext();
+  CaptureContext(const CaptureContext&) = delete;
+  CaptureContext& operator=(const CaptureContext&) = delete;
+  static CaptureContext* current();  // nullptr outside a capture
+
+  // A block without a name is "0", "1", ... in the order they start; the count begins anew after number_blocks_anew.
+  void start_block(const std::optional<std::string>& user_id, std::optional<std::int64_t> ipu_id);
+  void end_block();
+  void number_blocks_anew() { next_name_ = 0; }
+  const std::vector<std::int64_t>& ipus() const { return ipus_; }  // of each block that started
+
+  // An Error if transfers cannot overlap under the options. `op` is the function that was called.
+  void check_overlap(const std::string& op) const;
+
+  const MultiConv* multi_conv = nullptr;  // whose scope is open
+
+ private:
+  CaptureRules rules_;
+  std::int64_t next_name_ = 0;
+  std::vector<std::int64_t> ipus_;
+  CaptureContext* outer_;
+};
+
+}  // namespace poptorch
