@@ -10,6 +10,10 @@ namespace poptorch {
 void bind_optimizers(pybind11::module_& module);   // what they are made of, and the state on the device
 void bind_session(pybind11::module_& module);      // the life of a wrapped model
 void bind_data_loader(pybind11::module_& module);  // what decides which elements make which item
+void bind_strategies(pybind11::module_& module);   // stages, phases, and who runs them
+void bind_annotations(pybind11::module_& module);  // blocks and other scopes in a forward
+void bind_ops(pybind11::module_& module);          // functions to call in a forward
+void bind_environment(pybind11::module_& module);  // the hardware and the log
 
 // turn: calls its argument in the executor's turn and returns what that returns.
 HostWeights::Turn python_turn(pybind11::function turn);

@@ -5,7 +5,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "aspen/base/log.h"
+#include "poptorch/api/capture_context.h"
 #include "poptorch/api/spelling.h"
 #include "poptorch/capture/call.h"
 #include "poptorch/capture/host_call.h"
@@ -23,9 +23,11 @@ namespace py = pybind11;
 namespace poptorch {
 namespace {
 
-// Runs the Python forward. An error of ours that came through the interpreter is raised as what it was.
-py::list capture(Model& model, const py::function& forward, const std::vector<at::Tensor>& inputs,
-                 const std::vector<std::string>& names) {
+// Runs the Python forward. An error of ours that came through the interpreter is raised as what it was. Returns the
+// results and the IPU of each block.
+py::tuple capture(Model& model, const py::function& forward, const std::vector<at::Tensor>& inputs,
+                  const std::vector<std::string>& names, const ExecutionStrategy& strategy, bool has_io_tiles,
+                  int output_mode) {
   const auto call_forward = [&](const std::vector<at::Tensor>& traced) {
     py::tuple arguments(traced.size());
     for (std::size_t i = 0; i < traced.size(); ++i) arguments[i] = traced[i];
@@ -36,6 +38,7 @@ py::list capture(Model& model, const py::function& forward, const std::vector<at
       throw;
     }
   };
+  const CaptureContext context({strategy, has_io_tiles, static_cast<OutputMode>(output_mode)});
   py::list results;
   for (const ModelOutput& output : model.capture(call_forward, inputs, names)) {
     if (output.in_graph) {
@@ -45,7 +48,7 @@ py::list capture(Model& model, const py::function& forward, const std::vector<at
       results.append(py::make_tuple("host", output.host));
     }
   }
-  return results;
+  return py::make_tuple(results, context.ipus());
 }
 
 void compile(Model& model, const py::dict& options, const py::object& progress) {
@@ -116,7 +119,8 @@ void bind_model(py::module_& module) {
       .def("add_tensor", &Model::add_tensor, py::arg("name"), py::arg("tensor"), py::arg("is_parameter"))
       .def("add_grouped_parameter", &add_grouped_parameter, py::arg("name"), py::arg("tensor"), py::arg("seen"),
            py::arg("grouping"))
-      .def("capture", &capture, py::arg("forward"), py::arg("inputs"), py::arg("names"))
+      .def("capture", &capture, py::arg("forward"), py::arg("inputs"), py::arg("names"), py::arg("strategy"),
+           py::arg("has_io_tiles"), py::arg("output_mode"))
       .def("written_inputs", &Model::written_inputs)
       .def("written_buffers", &Model::written_buffers)
       .def("compile", &compile, py::arg("options"), py::arg("progress") = py::none())
@@ -151,11 +155,6 @@ std::int64_t count_ipus(const std::set<std::int64_t>& used, std::int64_t replica
   return required_ipus({used, replicas, rounds_up, is_hardware, device});
 }
 
-at::Tensor mark_overlap(const at::Tensor& tensor, bool is_input) {
-  Recorder* recorder = Recorder::current();
-  return recorder == nullptr ? tensor : mark_overlapped(*recorder, tensor, is_input);
-}
-
 // The interpreter forgets a thread it has not started, with any error in it, as soon as the thread lets go of the GIL;
 // not while somebody has asked for the thread's state.
 std::shared_ptr<void> keep_python_thread() {
@@ -187,21 +186,22 @@ PYBIND11_MODULE(poptorch_core, module) {
   bind_optimizers(module);  // before the session, which holds one
   bind_session(module);
   bind_data_loader(module);
+  bind_strategies(module);
+  bind_annotations(module);
+  bind_ops(module);
+  bind_environment(module);
   module.def("is_capturing", [] { return Recorder::current() != nullptr; });
   module.def("is_traced", [](const at::Tensor& tensor) {
     const Recorder* recorder = Recorder::current();
     return recorder != nullptr && recorder->is_traced(tensor);
   });
   module.def("is_of_a_capture", [](const at::Tensor& tensor) { return traced_impl(tensor) != nullptr; });
-  module.attr("MAX_IPUS") = kMaxIpus;
   module.def("required_ipus", &count_ipus, py::arg("used"), py::arg("replicas"), py::arg("rounds_up"),
              py::arg("is_hardware"), py::arg("device"));
   module.def("holds_all", &holds_all, py::arg("parts"));
   module.def("summary", &summary, py::arg("names"));
-  module.def("mark_overlap", &mark_overlap, py::arg("tensor"), py::arg("is_input"));
   module.def("push_scope", &push_scope);
   module.def("pop_scope", &pop_scope);
-  module.def("set_log_level", [](const std::string& name) { aspen::log::set_level(name); });
   module.def("set_error_classes", &set_error_classes);
   module.def("set_source_excludes", &set_source_excludes);
   module.def("lowered_ops", [] { return handler_table().names(); });

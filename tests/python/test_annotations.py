@@ -1,5 +1,6 @@
 """Blocks and strategies: which device, stage and phase every op of a model gets."""
 
+import contextlib
 import copy
 import os
 import pickle
@@ -196,6 +197,13 @@ def test_begin_block_of_a_function():
     assert places(torch.nn.Sequential(torch.nn.ReLU(), wrapped)) == [("relu", 0, 0, 0), ("tanh", 1, 1, 0)]
 
 
+def test_begin_block_of_a_function_keeps_its_label():
+    wrapped = pickle.loads(pickle.dumps(poptorch.BeginBlock(torch.tanh, 1, 2)))
+    assert (wrapped._user_id, wrapped._ipu_id) == (1, 2)
+    assert places(torch.nn.Sequential(torch.nn.ReLU(), wrapped), poptorch.ShardedExecution()) == [
+        ("relu", 0, 0, 0), ("tanh", 2, 2, 0)]
+
+
 def test_remove_blocks():
     inner = torch.nn.Sequential(poptorch.BeginBlock(torch.nn.Tanh(), ipu_id=1))
     model = torch.nn.Sequential(torch.nn.ReLU(), inner)
@@ -248,3 +256,86 @@ def test_phases():
         (0, 0, 0), (1, 0, 1), (2, 0, 2)]
     listed = poptorch.SerialPhasedExecution([poptorch.Phase("a"), poptorch.Phase("b", "c")])
     assert [place[3] for place in places(three_blocks(None, None, None), listed)] == [0, 1, 1]
+
+
+def test_stages_may_be_changed_after_they_were_listed():
+    stage = poptorch.Stage("b", "c")
+    strategy = poptorch.ShardedExecution("a", stage)
+    stage.ipu(3)
+    assert strategy.stage("c") is stage
+    assert [place[1] for place in places(three_blocks(None, None, None), strategy)] == [0, 3, 3]
+
+
+STRATEGIES = [
+    (poptorch.PipelinedExecution(), "PipelinedExecution(AutoStage.SameAsIpu)"),
+    (poptorch.ShardedExecution(AUTO), "ShardedExecution(AutoStage.AutoIncrement)"),
+    (poptorch.PipelinedExecution("a", ["b", "it's"], poptorch.Stage("d").ipu(2)),
+     """PipelinedExecution(Stage('a'), Stage('b', "it's"), Stage('d').ipu(2))"""),
+    (poptorch.SerialPhasedExecution("a", ["b", "c"]).setTensorsLiveness(poptorch.Liveness.OffChipAfterFwd),
+     "SerialPhasedExecution(Phase(Stage('a')), Phase(Stage('b', 'c')), separate_backward_phase=False, "
+     "liveness=OffChipAfterFwd)"),
+    (poptorch.ParallelPhasedExecution(poptorch.Phase(poptorch.Stage("a"))).sendTensorsOffChipAfterFwd()
+     .useSeparateBackwardPhase(),
+     "ParallelPhasedExecution(Phase(Stage('a')), separate_backward_phase=True, off_chip_after_fwd=True)"),
+]
+
+
+@pytest.mark.parametrize("strategy,text", STRATEGIES, ids=lambda item: type(item).__name__)
+def test_strategies_have_a_text_and_copies_of_their_own(strategy, text):
+    assert repr(strategy) == text
+    for copied in (copy.deepcopy(strategy), copy.copy(strategy), pickle.loads(pickle.dumps(strategy))):
+        assert type(copied) is type(strategy) and repr(copied) == text
+    if "'a'" in text:
+        copied.stage("a").ipu(7)
+        assert repr(strategy) == text and "Stage('a').ipu(7)" in repr(copied)
+
+
+# -- other scopes ---------------------------------------------------------------------------------------------------
+def test_name_scopes_and_attributes():
+    def forward(self, x):
+        with poptorch.NameScope("outer"), poptorch.Attribute(__outline={"k": "v"}) as attribute:
+            assert attribute.active == {"__outline": {"k": "v"}}
+            return torch.relu(x)
+
+    assert poptorch.Attribute.active == {} and places(function(forward)) == [("relu", 0, 0, 0)]
+    with pytest.raises(AssertionError, match="NameScope expects a str, not int"):
+        poptorch.NameScope(3)
+    with pytest.raises(AssertionError, match="must be a dict"):
+        poptorch.Attribute(__outline="k")
+    with pytest.raises(AssertionError, match="strings with string names, not 'k': 3"):
+        poptorch.Attribute(__outline={"k": 3})
+
+
+def test_multi_conv():
+    x = torch.randn(1, 1, 5, 5)
+
+    def convs(settings, inner=contextlib.nullcontext(), count=2):
+        def forward(self, x):
+            with settings, inner:
+                return sum(torch.nn.functional.conv2d(x, torch.ones(1, 1, 3, 3)) for _ in range(count)) + x.sum()
+
+        return lambda: places(function(forward), inputs=(x,))
+
+    def plain():
+        return poptorch.MultiConv()
+
+    convs(plain().availableMemoryProportions([0.1, 0.2]).partialsTypes(torch.half).planType(None))()
+    convs(plain().availableMemoryProportions([0.1]).enableConvDithering((True, False)).perConvReservedTiles(3))()
+    for wrong, message in (
+        (convs(plain().availableMemoryProportions([0.1, 0.2, 0.3])), "has 3 values and the scope 2 convolutions"),
+        (convs(plain(), count=0), "no convolution in the scope"),
+        (convs(plain(), plain()), "do not nest"),
+    ):
+        with pytest.raises(poptorch.Error, match=message):
+            wrong()
+    for error, wrong in (
+        (AssertionError, lambda: plain().availableMemoryProportions(1)),
+        (ValueError, lambda: plain().partialsTypes(torch.int32)),
+        (ValueError, lambda: plain().partialsTypes("half")),
+        (ValueError, lambda: plain().enableConvDithering([1])),
+        (AssertionError, lambda: plain().planType(1)),
+        (AssertionError, lambda: plain().perConvReservedTiles(1.5)),
+        (AssertionError, lambda: plain().cycleBackOff(1)),
+    ):
+        with pytest.raises(error):
+            wrong()

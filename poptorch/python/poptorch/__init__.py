@@ -15,34 +15,14 @@ from . import poptorch_core
 from . import enums, errors, optim, options, ops, profiling  # sub-modules of the public API
 from ._async_data_accessor import AsynchronousDataAccessor
 from ._data_loader import DataLoader
-from ._devices import MAX_IPUS as _MAX_IPUS, uses_ipu_model as _uses_ipu_model
 from ._engine_limits import load
 from ._impl import ICustomArgParser, registerCustomArgParser, registerPostCompileHook, registerPreCompileHook
 from ._logging import initial_level as _initial_level
-from ._logging import level_name as _level_name
 from ._logging import set_python_level as _set_python_level
 from ._option_groups import TensorLocationSettings
 from ._poplar_executor import PoplarExecutor
-from ._strategies import (
-    BlockId,
-    ParallelPhasedExecution,
-    Phase,
-    PipelinedExecution,
-    SerialPhasedExecution,
-    ShardedExecution,
-    Stage,
-)
 from ._wrappers import inferenceModel, trainingModel
-from .annotations import (
-    Attribute,
-    BeginBlock,
-    Block,
-    BlockFunction,
-    MultiConv,
-    NameScope,
-    module_repr,
-    removeBlocks,
-)
+from .annotations import BeginBlock, Block, BlockFunction, module_repr, removeBlocks
 from .enums import (
     AutoStage,
     CommGroupType,
@@ -81,7 +61,22 @@ from .ops import (
     set_overlap_for_output,
 )
 from .options import Options
+from .poptorch_core import (
+    Attribute,
+    MultiConv,
+    NameScope,
+    ParallelPhasedExecution,
+    Phase,
+    PipelinedExecution,
+    SerialPhasedExecution,
+    ShardedExecution,
+    Stage,
+    ipuHardwareIsAvailable,
+    ipuHardwareVersion,
+    isRunningOnIpu,
+)
 
+BlockId = str
 __version__ = "3.4.0+aspen.0.1.0"
 
 poptorch_core.set_error_classes(errors)
@@ -90,29 +85,11 @@ poptorch_core.Error = Error
 
 def setLogLevel(level):
     """How much is logged: TRACE, DEBUG, INFO, WARN, ERR or OFF."""
-    name = _level_name(level)
-    _set_python_level(name)
-    poptorch_core.set_log_level({"TRACE_ALL": "TRACE", "DEBUG_IR": "DEBUG"}.get(name, name))
+    poptorch_core.set_log_level(level)
+    _set_python_level(level)
 
 
 setLogLevel(_initial_level)
-
-
-def isRunningOnIpu():
-    """True while the forward of a wrapped model is captured."""
-    return poptorch_core.is_capturing()
-
-
-def ipuHardwareIsAvailable(num_ipus=1):
-    """Whether there is a device of so many IPUs. Virtual IPUs are the hardware here."""
-    return num_ipus <= _MAX_IPUS and not _uses_ipu_model()
-
-
-def ipuHardwareVersion():
-    """The generation the virtual IPUs stand for."""
-    if not ipuHardwareIsAvailable():
-        raise AssertionError("There is no IPU hardware: POPTORCH_IPU_MODEL or POPTORCH_SMALL_IPU_MODEL is set")
-    return 2
 
 
 def print(module):  # pylint: disable=redefined-builtin

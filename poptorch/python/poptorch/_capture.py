@@ -6,7 +6,6 @@ import warnings
 import torch
 
 from . import _captured_torch, _impl, _structure, _weight_sync, poptorch_core
-from ._capture_context import CaptureContext
 from ._module_attributes import ModuleAttributes
 from .errors import createPoptorchError
 
@@ -124,16 +123,25 @@ def capture(core, module, plan, inputs, options, training):
         return leaves
 
     scopes = _ModuleScopes(module) if options._module_namescope_enabled else contextlib.nullcontext()
-    context = CaptureContext(options, training)
     poptorch_core.set_source_excludes(options._source_location_excludes)
     try:
         with _impl.compile_hooks(), _weight_sync.suspended(module), _no_distribution_checks(), torch.enable_grad():
-            with scopes, context, _captured_torch.recorded():
-                entries = core.capture(forward, inputs, plan.names)
+            with scopes, _captured_torch.recorded():
+                entries, ipus = core.capture(forward, inputs, plan.names, **_rules(options))
     finally:
         tensors.restore()
         attributes.restore()
-    return Result(returned[0], [_entry(entry) for entry in entries]), context.ipus
+    return Result(returned[0], [_entry(entry) for entry in entries]), ipus
+
+
+def _rules(options):
+    """What annotations and ops need to know of the options."""
+    has_io_tiles = options.TensorLocations.exists("numIOTiles") or "numIOTiles" in options._Popart.options
+    return {
+        "strategy": options._execution_strategy,
+        "has_io_tiles": has_io_tiles,
+        "output_mode": int(options.output_mode),
+    }
 
 
 def _entry(entry):

@@ -1,6 +1,6 @@
 """From Options to what the compiler is told about devices: how they work together, what they keep and where."""
 
-from ._strategies import PipelinedExecution, SerialPhasedExecution, ShardedExecution, _PhasedExecution
+from .poptorch_core import ShardedExecution
 from .enums import CommGroupType, Liveness, MeanReductionStrategy, ReductionType
 
 _LIVENESS = {
@@ -51,27 +51,23 @@ def input_grouping(options):
 
 
 def _execution(strategy):
-    if isinstance(strategy, _PhasedExecution):
+    if strategy._is_phased:
         return "phased"
     return "sharded" if isinstance(strategy, ShardedExecution) else "pipelined"
 
 
 def _recompute(kind, strategy, ipus):
     """By default a pipeline computes the activations of its stages again; elsewhere that must be asked for."""
-    is_pipeline = isinstance(strategy, PipelinedExecution) and len(set(ipus)) > 1
+    is_pipeline = strategy._is_pipelined and len(set(ipus)) > 1
     if kind is None or kind == _PIPELINE or (kind == _STANDARD and is_pipeline):
         return "stages"
     return "all" if kind in (_STANDARD, _RECOMPUTE_ALL) else "nothing"
 
 
 def _phases(strategy, locations):
-    if not isinstance(strategy, _PhasedExecution):
+    if not strategy._is_phased:
         return {}
-    liveness = Liveness.AlwaysLive
-    if isinstance(strategy, SerialPhasedExecution):
-        liveness = strategy._liveness
-    elif strategy._off_chip_after_fwd:
-        liveness = Liveness.OffChipAfterFwd
+    liveness = Liveness(strategy._liveness)
     on_chip = _setting(locations, "activation").get("onChip")
     if on_chip == 1:
         liveness = Liveness.AlwaysLive
@@ -86,7 +82,7 @@ def _setting(locations, kind):
 
 def _locations(strategy, locations):
     """What phases do not need is kept off the device between them, unless the options say otherwise."""
-    phased = isinstance(strategy, _PhasedExecution)
+    phased = strategy._is_phased
     activations_off = phased and _phases(strategy, locations)["liveness"] != "always"
     return {
         "weights": _location(_setting(locations, "weight"), phased),

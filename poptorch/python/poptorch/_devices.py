@@ -1,22 +1,16 @@
 """The virtual IPUs: how many there are, how many a model takes, what its replicas may do."""
 
-import os
-
 import torch
 
 from . import poptorch_core
 from .errors import createPoptorchError
 
-MAX_IPUS = poptorch_core.MAX_IPUS
 
-
-def uses_ipu_model(options=None):
+def uses_ipu_model(options):
     """Whether the virtual IPUs stand for a model of the hardware rather than for the hardware."""
-    if options is not None and options.exists("use_model"):
+    if options.exists("use_model"):
         return options.use_model
-    return any(
-        os.environ.get(name, "0") not in ("", "0") for name in ("POPTORCH_IPU_MODEL", "POPTORCH_SMALL_IPU_MODEL")
-    )
+    return poptorch_core.environment_asks_for_ipu_model()
 
 
 def check_ipus(options, ipus):

@@ -7,18 +7,12 @@ import sys
 TRACE = 5  # below logging.DEBUG, which has no such level
 logging.addLevelName(TRACE, "TRACE")
 
+# By name and by legacy number; the core checks what a program asks for.
 _LEVELS = {
-    "TRACE_ALL": TRACE,
-    "TRACE": TRACE,
-    "DEBUG": logging.DEBUG,
-    "DEBUG_IR": logging.DEBUG,
-    "INFO": logging.INFO,
-    "WARN": logging.WARNING,
-    "ERR": logging.ERROR,
-    "OFF": logging.CRITICAL + 10,
+    "TRACE_ALL": TRACE, "TRACE": TRACE, "DEBUG": logging.DEBUG, "DEBUG_IR": logging.DEBUG, "INFO": logging.INFO,
+    "WARN": logging.WARNING, "ERR": logging.ERROR, "OFF": logging.CRITICAL + 10,
+    0: TRACE, 1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR, 6: logging.CRITICAL + 10,
 }
-_PUBLIC_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERR", "OFF")
-_LEGACY_LEVELS = {0: "TRACE", 1: "DEBUG", 2: "INFO", 3: "WARN", 4: "ERR", 6: "OFF"}
 _SHOWN_NAMES = {"WARNING": "warning", "ERROR": "error", "INFO": "info", "DEBUG": "debug", "TRACE": "trace"}
 _COLOURS = {"warning": "\033[33m\033[1m", "error": "\033[31m\033[1m", "info": "\033[32m", "debug": "\033[36m"}
 
@@ -43,17 +37,6 @@ class _StderrHandler(logging.StreamHandler):
         return sys.stderr
 
 
-def level_name(level):
-    """The name of a level given by name or by its legacy number; anything else is a ValueError."""
-    if isinstance(level, int) and not isinstance(level, bool):
-        if level not in _LEGACY_LEVELS:
-            raise ValueError(f"Invalid log level integer {level}; expected one of {sorted(_LEGACY_LEVELS)}")
-        return _LEGACY_LEVELS[level]
-    if isinstance(level, str) and level in _LEVELS:
-        return level
-    raise ValueError(f"Unknown log level {level!r}; expected one of {', '.join(sorted(_PUBLIC_LEVELS))}")
-
-
 def _create_logger():
     created = logging.getLogger("poptorch::python")
     created.propagate = False
@@ -67,8 +50,8 @@ def _create_logger():
 logger = _create_logger()
 
 
-def set_python_level(name):
-    logger.setLevel(_LEVELS[name])
+def set_python_level(level):
+    logger.setLevel(_LEVELS[level])
 
 
 initial_level = os.environ.get("POPTORCH_LOG_LEVEL", "WARN")

@@ -4,7 +4,6 @@ import torch
 
 from . import _weight_sync, optim
 from ._poplar_executor import PoplarExecutor
-from ._strategies import PipelinedExecution
 from .errors import createPoptorchError
 from .options import Options
 
@@ -47,7 +46,7 @@ def _check_inference_accumulation(options):
     if steps == 1:
         return
     hint = ""
-    if isinstance(options._execution_strategy, PipelinedExecution):
+    if options._execution_strategy._is_pipelined:
         hint = " A pipeline is filled by deviceIterations instead."
     raise createPoptorchError(
         f"[inferenceModel] Training.gradientAccumulation is {steps}; inference accumulates no gradients, so it must "

@@ -18,7 +18,7 @@ from ._option_groups import (
     _TrainingOptions,
 )
 from ._options_dict import OptionsDict
-from ._strategies import PipelinedExecution, _Strategy
+from .poptorch_core import ExecutionStrategy, PipelinedExecution
 from .enums import CommGroupType, ConnectionType, OutputMode, SyncPattern
 
 __all__ = ["Options", "TensorLocationSettings"]
@@ -158,7 +158,7 @@ class Options(OptionsDict):
     # -- devices --------------------------------------------------------------------------------------------------
     def setExecutionStrategy(self, strategy):
         self._check_not_frozen()
-        if not isinstance(strategy, _Strategy):
+        if not isinstance(strategy, ExecutionStrategy):
             raise AssertionError(f"Expected a strategy such as poptorch.PipelinedExecution(), not {strategy!r}")
         self._execution_strategy = strategy
         return self
