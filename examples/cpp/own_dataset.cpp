@@ -65,7 +65,9 @@ void run(std::map<std::string, std::string>& arguments) {
   options.randomSeed(seed);
   torch::manual_seed(seed);
   poptorch::DataLoader loader(options, Plane(333), settings);
-  auto trainer = poptorch::trainingModel(model, options, poptorch::optim::SGD(model->parameters(), {/*lr=*/0.1}));
+  auto alone = options;  // each process trains a model of its own
+  alone.Distributed.disable();
+  auto trainer = poptorch::trainingModel(model, alone, poptorch::optim::SGD(model->parameters(), {/*lr=*/0.1}));
 
   c10::List<c10::List<at::Tensor>> saved;
   for (int epoch = 1; epoch <= std::stoi(arguments["--epochs"]); ++epoch) {

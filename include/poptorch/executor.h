@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -23,6 +24,7 @@ namespace poptorch {
 // The tensors that are a model's state, by name.
 struct ModelState {
   std::vector<std::pair<std::string, at::Tensor>> parameters, buffers;
+  std::set<std::string> statistics;  // buffers of normalisations: each replica has its own, that of the first is read
 };
 
 // What an executor does whatever its model's forward looks like. Calls from several threads take turns. An inference
@@ -127,9 +129,23 @@ struct RepeatedTuple<T, std::index_sequence<I...>> {
   using Type = std::tuple<Repeated<I, T>...>;
 };
 
+// Names of the buffers of torch's batch and instance normalisations.
+template <class Module>
+std::set<std::string> statistics_of(const Module& module) {
+  std::set<std::string> names;
+  for (const auto& child : module.named_modules()) {
+    const std::string type = child.value()->name();
+    if (type.rfind("torch::nn::BatchNorm", 0) != 0 && type.rfind("torch::nn::InstanceNorm", 0) != 0) continue;
+    const std::string prefix = child.key().empty() ? "" : child.key() + ".";
+    for (const auto& buffer : child.value()->named_buffers(false)) names.insert(prefix + buffer.key());
+  }
+  return names;
+}
+
 template <class Module>
 ModelState state_of(const Module& module) {
   ModelState state;
+  state.statistics = statistics_of(module);
   for (const auto& entry : module.named_parameters()) state.parameters.emplace_back(entry.key(), entry.value());
   for (const auto& entry : module.named_buffers()) state.buffers.emplace_back(entry.key(), entry.value());
   return state;

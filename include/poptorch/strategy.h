@@ -123,7 +123,10 @@ class PipelinedExecution : public ExecutionStrategy {
   explicit PipelinedExecution(AutoStage rule = AutoStage::SameAsIpu) : ExecutionStrategy(Kind::Pipelined, rule) {}
   explicit PipelinedExecution(const std::vector<Stage>& stages)
       : ExecutionStrategy(Kind::Pipelined, std::vector<Phase>{Phase(stages)}) {}
-  explicit PipelinedExecution(const SharedStages& stages);
+  static PipelinedExecution with(const SharedStages& stages);  // a stage changed later is changed here too
+
+ private:
+  using ExecutionStrategy::ExecutionStrategy;
 };
 
 // The stages work one after the other.
@@ -132,7 +135,10 @@ class ShardedExecution : public ExecutionStrategy {
   explicit ShardedExecution(AutoStage rule = AutoStage::SameAsIpu) : ExecutionStrategy(Kind::Sharded, rule) {}
   explicit ShardedExecution(const std::vector<Stage>& stages)
       : ExecutionStrategy(Kind::Sharded, std::vector<Phase>{Phase(stages)}) {}
-  explicit ShardedExecution(const SharedStages& stages);
+  static ShardedExecution with(const SharedStages& stages);  // a stage changed later is changed here too
+
+ private:
+  using ExecutionStrategy::ExecutionStrategy;
 };
 
 // Phases run one after the other; what they do not need is kept off the device in between.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "poptorch/api/batching.h"
 #include "poptorch/api/spelling.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/error.h"
@@ -23,6 +24,11 @@ const char* name_of(OutputMode mode) {
 }
 
 }  // namespace
+
+CaptureRules capture_rules(const OptionStore& options, const ExecutionStrategy& strategy, bool training) {
+  const bool has_io_tiles = options.exists(kLocations, "numIOTiles") || options.exists(kPopart, "numIOTiles");
+  return {strategy, has_io_tiles, static_cast<OutputMode>(output_request(options, training).mode)};
+}
 
 CaptureContext::CaptureContext(CaptureRules rules) : rules_(std::move(rules)), outer_(current_context) {
   rules_.strategy.forget();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "poptorch/api/option_store.h"
 #include "poptorch/options.h"
 
 namespace poptorch {
@@ -19,6 +20,7 @@ struct CaptureRules {
   bool has_io_tiles = false;
   OutputMode output_mode = OutputMode::Default;
 };
+CaptureRules capture_rules(const OptionStore& options, const ExecutionStrategy& strategy, bool training);
 
 class CaptureContext {
  public:

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "poptorch/api/batching.h"
 #include "poptorch/api/item_reader.h"
 #include "poptorch/api/sampling.h"
 #include "poptorch/api/spelling.h"
@@ -17,11 +18,6 @@ namespace {
 
 void check_at_least(const char* name, std::int64_t value, std::int64_t least) {
   if (value < least) throw ValueError(fmt::format("[DataLoader] {} is {}; expected at least {}.", name, value, least));
-}
-
-std::int64_t micro_batches_per_item(const Options& options) {
-  return poptorch::micro_batches_per_item(options.deviceIterations(), options.replicationFactor(), 1,
-                                          options.Training.gradientAccumulation());
 }
 
 std::int64_t size_of_data_set(const DataSource& source) {
@@ -63,7 +59,7 @@ ReadingPlan make_plan(const Options& options, DataSource source, const DataLoade
   check_at_least("num_workers", settings.num_workers, 0);
   if (settings.buffer_size) check_at_least("buffer_size", *settings.buffer_size, 1);
   ReadingPlan plan;
-  plan.rows_per_item = combined_batch_size(settings.batch_size, micro_batches_per_item(options));
+  plan.rows_per_item = combined_batch_size(settings.batch_size, micro_batches(options.store(), true).count);
   plan.sampler = make_sampler(options, settings, source, plan.rows_per_item);
   plan.drop_last = settings.drop_last;
 

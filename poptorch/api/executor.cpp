@@ -3,72 +3,16 @@
 #include <fmt/format.h>
 
 #include <mutex>
-#include <random>
 
 #include "aspen/base/log.h"
+#include "poptorch/api/batching.h"
 #include "poptorch/api/capture_context.h"
+#include "poptorch/api/compile_settings.h"
 #include "poptorch/api/guarded.h"
-#include "poptorch/model/ipus.h"
 #include "poptorch/model/session.h"
 
 namespace poptorch {
 namespace {
-
-aspen::OutputMode output_mode(OutputMode mode, bool training) {
-  switch (mode) {
-    case OutputMode::Final: return aspen::OutputMode::kFinal;
-    case OutputMode::EveryN: return aspen::OutputMode::kEveryN;
-    case OutputMode::All: return aspen::OutputMode::kAll;
-    case OutputMode::Sum: return aspen::OutputMode::kSum;
-    case OutputMode::Default: break;
-  }
-  return training ? aspen::OutputMode::kFinal : aspen::OutputMode::kAll;
-}
-
-aspen::Liveness liveness_of(const ExecutionStrategy& strategy) {
-  switch (strategy.liveness()) {
-    case Liveness::AlwaysLive: return aspen::Liveness::kAlwaysLive;
-    case Liveness::OffChipAfterFwd:
-    case Liveness::OffChipAfterFwdNoOverlap: return aspen::Liveness::kOffDeviceAfterForward;
-    case Liveness::OffChipAfterEachPhase: break;
-  }
-  return aspen::Liveness::kOffDeviceAfterEachPhase;
-}
-
-// What phases do not need is kept off the device between them.
-void set_execution(const ExecutionStrategy& strategy, aspen::CompileOptions& options) {
-  if (!strategy.isPhased()) {
-    const bool is_pipeline = strategy.kind() == ExecutionStrategy::Kind::Pipelined;
-    options.execution = is_pipeline ? aspen::Execution::kPipelined : aspen::Execution::kSharded;
-    return;
-  }
-  options.execution = aspen::Execution::kPhased;
-  options.liveness = liveness_of(strategy);
-  options.separate_backward_phase = strategy.separateBackwardPhase();
-  options.locations.weights.off_device = true;
-  options.locations.optimizer_state.off_device = true;
-  options.locations.accumulators.off_device = true;
-  options.locations.activations.off_device = options.liveness != aspen::Liveness::kAlwaysLive;
-}
-
-// One micro-batch of what a call is given.
-std::vector<at::Tensor> first_micro_batch(const std::vector<at::Tensor>& inputs, std::int64_t count) {
-  std::vector<at::Tensor> batches;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const at::Tensor& input = inputs[i];
-    if (count == 1) {
-      batches.push_back(input);
-    } else if (input.dim() == 0 || input.size(0) % count != 0) {
-      throw Error(
-          fmt::format("[run] input {} has {} rows; expected a multiple of {} (deviceIterations x "
-                      "gradientAccumulation x replicationFactor).",
-                      i, input.dim() == 0 ? 0 : input.size(0), count));
-    } else {
-      batches.push_back(input.narrow(0, 0, input.size(0) / count));
-    }
-  }
-  return batches;
-}
 
 // A model is compiled for the arguments of its first call, tensors apart.
 void check_alike(const FlatValue& before, const FlatValue& now) {
@@ -109,31 +53,9 @@ struct Executor::State {
   std::chrono::duration<double> compilation_time{};
 
   std::int64_t gradient_accumulation() const { return training ? options.Training.gradientAccumulation() : 1; }
-  std::int64_t micro_batches() const {
-    return options.deviceIterations() * gradient_accumulation() * options.replicationFactor();
-  }
-  CompileSettings compile_settings(const std::shared_ptr<Model>& captured) const;
   void compile(const Call& call);
   void check(const Call& call) const;
 };
-
-CompileSettings Executor::State::compile_settings(const std::shared_ptr<Model>& captured) const {
-  CompileSettings made;
-  made.options.gradient_accumulation = gradient_accumulation();
-  made.options.device_iterations = options.deviceIterations();
-  made.options.mean_reduction = options.Training.accumulationAndReplicationReductionType() == ReductionType::Mean;
-  set_execution(options.executionStrategy(), made.options);
-  made.options.replicas = static_cast<std::size_t>(options.replicationFactor());
-  if (training) {
-    OptimizerProgram program = optimizer->compiled(captured);
-    made.options.optimizer = std::move(program.spec);
-    made.settings = std::move(program.settings);
-    made.options.running_mean = optimizer->needs_running_mean();
-  }
-  made.seed = options.randomSeed().value_or(std::random_device()());
-  made.backend = options.backend();
-  return made;
-}
 
 // Of a call that is to be compiled, or that must be as the one that was.
 void Executor::State::check(const Call& call) const {
@@ -160,28 +82,42 @@ void Executor::State::check(const Call& call) const {
 void Executor::State::compile(const Call& call) {
   check(call);
   const auto begin = std::chrono::steady_clock::now();
+  check_options(options.store());
+  const OutputRequest request = output_request(options.store(), training);
+  const MicroBatches batches = micro_batches(options.store(), training);
   auto model = std::make_shared<Model>(training);
   for (const auto& [name, tensor] : tensors.parameters) model->add_tensor(name, tensor, true);
-  for (const auto& [name, tensor] : tensors.buffers) model->add_tensor(name, tensor, false);
+  std::vector<std::string> buffers;
+  for (const auto& [name, tensor] : tensors.buffers) {
+    model->add_tensor(name, tensor, false);
+    buffers.push_back(name);
+  }
+  check_updatable_buffers(options.store(), buffers);
   std::vector<std::string> names;
-  for (const std::string& place : call.arguments.places) names.push_back("input" + place);
+  std::vector<at::Tensor> examples;
+  for (std::size_t i = 0; i < call.arguments.places.size(); ++i) {
+    names.push_back("input" + call.arguments.places[i]);
+    examples.push_back(first_micro_batch(names.back(), call.arguments.tensors[i], batches));
+  }
   const auto forward = [&](const Tensors& traced) { return call.forward(traced, results).tensors; };
-  OutputMode mode = options.outputMode();
-  if (mode == OutputMode::Default) mode = training ? OutputMode::Final : OutputMode::All;
-  const CaptureContext context({.strategy = options.executionStrategy(), .output_mode = mode});
-  outputs = model->capture(forward, first_micro_batch(call.arguments.tensors, micro_batches()), names);
-  IpuRequest ipus;
-  ipus.used = {context.ipus().begin(), context.ipus().end()};
-  ipus.replicas = options.replicationFactor();
-  ipus.rounds_up = options.autoRoundNumIPUs();
-  required_ipus(ipus);
-  model->compile(compile_settings(model));
-  const OutputRequest request{output_mode(options.outputMode(), training), options.outputReturnPeriod()};
+  const CaptureContext context(capture_rules(options.store(), options.executionStrategy(), training));
+  outputs = model->capture(forward, examples, names);
+  const std::set<std::int64_t> ipus(context.ipus().begin(), context.ipus().end());
+  required_ipus(ipu_request(options.store(), ipus));
+  check_written_buffers(options.store(), model->written_buffers(), tensors.statistics);
+  CompileSettings told = compile_settings(options.store(), options.executionStrategy(), training, ipus);
+  if (training) {
+    OptimizerProgram program = optimizer->compiled(model);
+    told.options.optimizer = std::move(program.spec);
+    told.settings = std::move(program.settings);
+    if (optimizer->needs_running_mean()) told.options.running_mean = true;
+  }
+  model->compile(told);
   session->adopt(std::move(model), {options.deviceIterations(), gradient_accumulation(), request});
   arguments = call.arguments;
   arguments.tensors.clear();  // not to be kept alive
   types = call.types;
-  session->attach();
+  if (attaches_when_compiled(options.store())) session->attach();
   compilation_time = std::chrono::steady_clock::now() - begin;
 }
 
@@ -208,6 +144,9 @@ HostWeights::Turn turn_of(const std::shared_ptr<State>& state) {
 
 Executor::Executor(bool training, ModelState tensors, const Options& options, const optim::Optimizer* optimizer)
     : state_(std::make_shared<State>()) {
+  if (!training) {
+    check_inference(options.store(), options.executionStrategy());
+  }
   state_->training = training;
   state_->options = options;
   if (training) {
@@ -245,6 +184,7 @@ void Executor::compile(const Call& call) {
 Executor::Tensors Executor::run(const Call& call, std::any& results) {
   return in_turn(*state_, [&] {
     State& state = *state_;
+    check_may_attach(state.options.store());
     if (isCompiled()) {
       state.check(call);
     } else {
@@ -287,7 +227,10 @@ void Executor::detachFromDevice() {
 }
 
 void Executor::attachToDevice() {
-  in_turn(*state_, [&] { state_->session->attach(); });
+  in_turn(*state_, [&] {
+    check_may_attach(state_->options.store());
+    state_->session->attach();
+  });
 }
 
 bool Executor::isAttachedToDevice() const { return state_->session->is_attached(); }

@@ -13,11 +13,6 @@
 
 namespace poptorch {
 
-std::int64_t micro_batches_per_item(std::int64_t device_iterations, std::int64_t replication_factor,
-                                    std::int64_t input_group_size, std::int64_t gradient_accumulation) {
-  return device_iterations * (replication_factor / input_group_size) * gradient_accumulation;
-}
-
 std::int64_t combined_batch_size(std::int64_t batch_size, std::int64_t micro_batches_per_item) {
   if (batch_size < 1) {
     throw ValueError(fmt::format("[DataLoader] batch_size is {}; expected at least 1.", batch_size));

@@ -13,10 +13,6 @@
 
 namespace poptorch {
 
-// Micro-batches in the item that one call of a model takes. Replicas of an input group see the same rows.
-std::int64_t micro_batches_per_item(std::int64_t device_iterations, std::int64_t replication_factor,
-                                    std::int64_t input_group_size, std::int64_t gradient_accumulation);
-
 // Rows of an item.
 std::int64_t combined_batch_size(std::int64_t batch_size, std::int64_t micro_batches_per_item);
 

@@ -11,6 +11,8 @@ std::atomic<Language> current_language = Language::kCpp;
 
 void set_language(Language language) { current_language = language; }
 
+Language language() { return current_language; }
+
 std::string spelled(std::string_view name) {
   std::string text(name);
   if (current_language == Language::kCpp) return text;
@@ -26,5 +28,7 @@ std::string spelled(bool value) {
   if (current_language == Language::kCpp) return value ? "true" : "false";
   return value ? "True" : "False";
 }
+
+std::string spelled_null() { return current_language == Language::kCpp ? "nullptr" : "None"; }
 
 }  // namespace poptorch

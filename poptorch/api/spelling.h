@@ -10,6 +10,7 @@ enum class Language { kCpp, kPython };
 
 // The language of the program that uses the library: C++ unless the Python package has been loaded.
 void set_language(Language language);
+Language language();
 
 // "OutputMode::EveryN" in C++, "OutputMode.EveryN" in Python.
 std::string spelled(std::string_view name);
@@ -18,5 +19,7 @@ inline std::string spelled(const char* name) { return spelled(std::string_view(n
 std::string spelled(std::string_view cpp, std::string_view python);
 // "true" in C++, "True" in Python.
 std::string spelled(bool value);
+// "nullptr" in C++, "None" in Python.
+std::string spelled_null();
 
 }  // namespace poptorch

@@ -218,10 +218,13 @@ std::string ExecutionStrategy::toString() const {
   return fmt::format("{}({})", name(), fmt::join(inside, ", "));
 }
 
-PipelinedExecution::PipelinedExecution(const SharedStages& stages)
-    : ExecutionStrategy(Kind::Pipelined, one_phase(stages)) {}
+PipelinedExecution PipelinedExecution::with(const SharedStages& stages) {
+  return PipelinedExecution(Kind::Pipelined, one_phase(stages));
+}
 
-ShardedExecution::ShardedExecution(const SharedStages& stages) : ExecutionStrategy(Kind::Sharded, one_phase(stages)) {}
+ShardedExecution ShardedExecution::with(const SharedStages& stages) {
+  return ShardedExecution(Kind::Sharded, one_phase(stages));
+}
 
 Phase& PhasedExecution::phase(std::size_t index) {
   check_index("The strategy", "phase", index, phases_);

@@ -22,7 +22,7 @@ bool is_list_or_tuple(const py::handle& object) { return PyList_Check(object.ptr
 bool is_tensor(const py::handle& object) { return THPVariable_Check(object.ptr()); }
 
 at::Tensor to_tensor(const py::handle& object) {
-  if (!THPVariable_CheckExact(object.ptr())) object.attr("dtype");  // looks at it
+  if (!THPVariable_CheckExact(object.ptr())) py::getattr(object, "dtype");  // looks at it
   return THPVariable_Unpack(object.ptr());
 }
 

@@ -7,6 +7,7 @@
 
 namespace poptorch {
 
+void bind_options(pybind11::module_& module);      // the store of settings, and what follows from them
 void bind_optimizers(pybind11::module_& module);   // what they are made of, and the state on the device
 void bind_session(pybind11::module_& module);      // the life of a wrapped model
 void bind_data_loader(pybind11::module_& module);  // what decides which elements make which item

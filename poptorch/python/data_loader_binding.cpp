@@ -47,8 +47,6 @@ ShareSampler restored(const py::tuple& saved) {
 }  // namespace
 
 void bind_data_loader(py::module_& module) {
-  module.def("micro_batches_per_item", &micro_batches_per_item, py::arg("device_iterations"),
-             py::arg("replication_factor"), py::arg("input_group_size"), py::arg("gradient_accumulation"));
   module.def("combined_batch_size", &combined_batch_size, py::arg("batch_size"), py::arg("micro_batches_per_item"));
   module.def("num_items", &num_items, py::arg("num_elements"), py::arg("per_item"), py::arg("drop_last"));
   module.def("warn_about_remainder", &warn_about_remainder, py::arg("elements"), py::arg("num_elements"),

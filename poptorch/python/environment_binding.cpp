@@ -26,7 +26,6 @@ void bind_environment(py::module_& module) {
   module.def("ipuHardwareIsAvailable", &ipuHardwareIsAvailable, py::arg("num_ipus") = 1,
              "Whether there is a device of so many IPUs. Virtual IPUs are the hardware here.");
   module.def("ipuHardwareVersion", &ipuHardwareVersion, "The generation the virtual IPUs stand for.");
-  module.def("environment_asks_for_ipu_model", &environment_asks_for_ipu_model);
   module.def("set_log_level", &set_log_level, py::arg("level"));
 }
 

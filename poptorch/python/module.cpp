@@ -6,11 +6,12 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "poptorch/api/capture_context.h"
+#include "poptorch/api/compile_settings.h"
 #include "poptorch/api/spelling.h"
 #include "poptorch/capture/call.h"
 #include "poptorch/capture/host_call.h"
 #include "poptorch/capture/recorder.h"
-#include "poptorch/model/ipus.h"
+#include "poptorch/model/lowered_optimizer.h"
 #include "poptorch/model/model.h"
 #include "poptorch/model/summary.h"
 #include "poptorch/python/bindings.h"
@@ -26,8 +27,8 @@ namespace {
 // Runs the Python forward. An error of ours that came through the interpreter is raised as what it was. Returns the
 // results and the IPU of each block.
 py::tuple capture(Model& model, const py::function& forward, const std::vector<at::Tensor>& inputs,
-                  const std::vector<std::string>& names, const ExecutionStrategy& strategy, bool has_io_tiles,
-                  int output_mode) {
+                  const std::vector<std::string>& names, const OptionStore& options, const ExecutionStrategy& strategy,
+                  bool training) {
   const auto call_forward = [&](const std::vector<at::Tensor>& traced) {
     py::tuple arguments(traced.size());
     for (std::size_t i = 0; i < traced.size(); ++i) arguments[i] = traced[i];
@@ -38,7 +39,7 @@ py::tuple capture(Model& model, const py::function& forward, const std::vector<a
       throw;
     }
   };
-  const CaptureContext context({strategy, has_io_tiles, static_cast<OutputMode>(output_mode)});
+  const CaptureContext context(capture_rules(options, strategy, training));
   py::list results;
   for (const ModelOutput& output : model.capture(call_forward, inputs, names)) {
     if (output.in_graph) {
@@ -51,8 +52,14 @@ py::tuple capture(Model& model, const py::function& forward, const std::vector<a
   return py::make_tuple(results, context.ipus());
 }
 
-void compile(Model& model, const py::dict& options, const py::object& progress) {
-  CompileSettings settings = compile_settings(options);
+// optimizer: of DeviceOptimizer.compiled; nullptr for inference.
+void compile(Model& model, bool training, const OptionStore& options, const ExecutionStrategy& strategy,
+             const std::set<std::int64_t>& ipus, const OptimizerProgram* optimizer, const py::object& progress) {
+  CompileSettings settings = compile_settings(options, strategy, training, ipus);
+  if (optimizer != nullptr) {
+    settings.options.optimizer = optimizer->spec;
+    settings.settings = optimizer->settings;
+  }
   if (!progress.is_none()) {
     // By reference: settings are copied without the GIL.
     settings.options.progress = [&progress](double fraction) {
@@ -119,11 +126,12 @@ void bind_model(py::module_& module) {
       .def("add_tensor", &Model::add_tensor, py::arg("name"), py::arg("tensor"), py::arg("is_parameter"))
       .def("add_grouped_parameter", &add_grouped_parameter, py::arg("name"), py::arg("tensor"), py::arg("seen"),
            py::arg("grouping"))
-      .def("capture", &capture, py::arg("forward"), py::arg("inputs"), py::arg("names"), py::arg("strategy"),
-           py::arg("has_io_tiles"), py::arg("output_mode"))
+      .def("capture", &capture, py::arg("forward"), py::arg("inputs"), py::arg("names"), py::arg("options"),
+           py::arg("strategy"), py::arg("training"))
       .def("written_inputs", &Model::written_inputs)
       .def("written_buffers", &Model::written_buffers)
-      .def("compile", &compile, py::arg("options"), py::arg("progress") = py::none())
+      .def("compile", &compile, py::arg("training"), py::arg("options"), py::arg("strategy"), py::arg("ipus"),
+           py::arg("optimizer"), py::arg("progress") = py::none())
       .def("random_state", &Model::random_state, Unlocked())
       .def("set_random_state", &Model::set_random_state, py::arg("seed"), py::arg("step"), Unlocked())
       .def("tensor_names", &Model::tensor_names)
@@ -148,11 +156,6 @@ void push_scope(const std::string& name) {
 
 void pop_scope() {
   if (Recorder* recorder = Recorder::current()) recorder->pop_scope();
-}
-
-std::int64_t count_ipus(const std::set<std::int64_t>& used, std::int64_t replicas, bool rounds_up, bool is_hardware,
-                        std::optional<std::int64_t> device) {
-  return required_ipus({used, replicas, rounds_up, is_hardware, device});
 }
 
 // The interpreter forgets a thread it has not started, with any error in it, as soon as the thread lets go of the GIL;
@@ -182,6 +185,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   set_language(Language::kPython);
   set_source_provider(user_source_line);
   set_foreign_language({.keep_thread = keep_python_thread, .take_error = take_python_error});
+  bind_options(module);
   bind_model(module);
   bind_optimizers(module);  // before the session, which holds one
   bind_session(module);
@@ -196,8 +200,6 @@ PYBIND11_MODULE(poptorch_core, module) {
     return recorder != nullptr && recorder->is_traced(tensor);
   });
   module.def("is_of_a_capture", [](const at::Tensor& tensor) { return traced_impl(tensor) != nullptr; });
-  module.def("required_ipus", &count_ipus, py::arg("used"), py::arg("replicas"), py::arg("rounds_up"),
-             py::arg("is_hardware"), py::arg("device"));
   module.def("holds_all", &holds_all, py::arg("parts"));
   module.def("summary", &summary, py::arg("names"));
   module.def("push_scope", &push_scope);

@@ -127,7 +127,7 @@ std::shared_ptr<T> staged(const py::args& arguments) {
   }
   SharedStages stages;
   for (const py::handle argument : arguments) stages.push_back(as_stage(argument));
-  return std::make_shared<T>(stages);
+  return std::make_shared<T>(T::with(stages));
 }
 
 template <class T>
@@ -142,7 +142,7 @@ void bind_staged(py::module_& module, const char* name, const char* documentatio
       },
       [](const py::tuple& state) {
         if (!state[0].is_none()) return std::make_shared<T>(static_cast<AutoStage>(state[0].template cast<int>()));
-        return std::make_shared<T>(phase_from(state[1]).stages());
+        return std::make_shared<T>(T::with(phase_from(state[1]).stages()));
       }));
 }
 

@@ -1,9 +1,9 @@
-"""What the compiler is told: from Options to the entries of Model.compile."""
+"""What the compiler is told: from Options to the settings of Model.compile."""
 
 import popart
 import poptorch
 import pytest
-from poptorch._compile_options import compile_options
+from poptorch import poptorch_core
 
 from support.models import quiet
 
@@ -14,7 +14,7 @@ ON = poptorch.TensorLocationSettings().useOnChipStorage(True)
 def told(change=lambda options: None, strategy=None, ipus=(0,), training=True):
     options = quiet() if strategy is None else quiet().setExecutionStrategy(strategy)
     change(options)
-    return compile_options(options, training, list(ipus))
+    return poptorch_core.compile_options(options._store, options._execution_strategy, training, set(ipus))
 
 
 def off_device(entries):

@@ -560,6 +560,14 @@ def test_compile_only(model):
         executor(X)
 
 
+def test_attached_on_demand(model):
+    executor = poptorch.inferenceModel(model, quiet().connectionType(poptorch.ConnectionType.OnDemand))
+    executor.compile(X)
+    assert executor.isCompiled() and not executor.isAttachedToDevice()
+    executor(X)
+    assert executor.isAttachedToDevice()
+
+
 def test_progress_bar_and_compilation_time(model, capfd):
     executor = poptorch.inferenceModel(model)
     executor(X)

@@ -89,6 +89,23 @@ def test_dynamic_slice_and_update():
         poptorch.dynamic_update(A, source[0], 1, torch.tensor(1), 2)
 
 
+@pytest.mark.parametrize("function", [
+    lambda w: poptorch.identity_loss(w, "none"),
+    lambda w: poptorch.nop(w) * 1,
+    lambda w: poptorch.dynamic_slice(w, 0, torch.tensor(0), 3, 1),
+    lambda w: poptorch.serializedMatMul(w, torch.eye(3), MODES.OutputChannels, 3),
+    lambda w: poptorch.for_loop(1, lambda x: x * 1, [w])[0],
+])
+def test_functions_on_the_host_see_what_the_device_has_learnt(function):
+    model = type("Model", (torch.nn.Module,), {"forward": lambda self, x: poptorch.identity_loss(self.w * x, "sum")})()
+    model.w = torch.nn.Parameter(torch.ones(3, 3))
+    options = poptorch.Options().showCompilationProgressBar(False)
+    poptorch_model = poptorch.trainingModel(model, options, poptorch.optim.SGD([model.w], lr=3.0))
+    poptorch_model(torch.ones(3, 3))
+    with torch.no_grad():
+        assert torch.equal(function(model.w).detach(), torch.full((3, 3), -2.0))
+
+
 def test_allclose():
     assert poptorch.testing.allclose((A, [B, 3]), (A.clone(), [B.clone(), 3]))
     assert not poptorch.testing.allclose((A,), (A, B))

@@ -4,6 +4,7 @@ import importlib
 import pathlib
 
 import torch
+import poptorch
 from poptorch import poptorch_core
 from support import compare
 
@@ -28,7 +29,10 @@ def capture(case):
     for name, parameter in module.named_parameters():
         core.add_tensor(name, parameter, True)
     inputs = [torch.zeros(1), *compare.non_parameters(case)]
-    core.capture(lambda *traced: list(module(*traced)), inputs, [f"input{i}" for i in range(len(inputs))])
+    options = poptorch.Options()
+    names = [f"input{i}" for i in range(len(inputs))]
+    forward = lambda *traced: list(module(*traced))  # pylint: disable=unnecessary-lambda-assignment
+    core.capture(forward, inputs, names, options._store, options._execution_strategy, False)
 
 
 def used_by_cases():

@@ -1,6 +1,7 @@
 """poptorch.Options: checked values, chaining, freezing, copies, text sources."""
 
 import copy
+import inspect
 import json
 import pickle
 
@@ -273,6 +274,56 @@ def test_from_json(opts):
     assert opts.from_json(json.dumps(text)) is opts
     assert (opts.device_iterations, opts.output_mode, opts.output_return_period) == (3, 1, 3)
     assert opts._Popart.options["name"] == 1 and opts.model_name == "not.anEnum"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"deviceIterations": }', "{'deviceIterations': 1}"])
+def test_malformed_json_is_an_error_of_ours(opts, text):
+    with pytest.raises(poptorch.Error, match="from_json.* expected "):
+        opts.from_json(text)
+
+
+def test_json_calls_methods_that_a_program_has_refined(opts):
+    class Mine(type(opts.Distributed)):
+        def disable(self):
+            raise RuntimeError("the launcher has chosen")
+
+    opts.Distributed.__class__ = Mine
+    with pytest.raises(RuntimeError, match="launcher"):
+        opts.from_json('{"Distributed.disable": []}')
+    opts.from_json('{"Training.gradient_accumulation": 4, "_Popart.outlineThreshold": 2.5}')
+    assert opts.Training.gradient_accumulation == 4 and opts._Popart.options["outlineThreshold"] == 2.5
+
+
+def test_popart_options_are_a_dictionary_that_freezes(opts):
+    opts._Popart.options["outlineThreshold"] = 3.0
+    assert opts.clone()._Popart.options["outlineThreshold"] == 3.0
+    opts._freeze()
+    with pytest.raises(AttributeError, match="Can't modify frozen Options"):
+        opts._Popart.options["outlineThreshold"] = 4.0
+    with pytest.raises(AttributeError, match="Can't modify frozen Options"):
+        del opts._Popart.options["outlineThreshold"]
+    assert dict(opts._Popart.options)["outlineThreshold"] == 3.0
+
+
+def test_values_of_any_kind_are_read_back_as_they_were_given(opts):
+    thing = object()
+    opts._Popart.set("mine", thing)
+    assert opts._Popart.options["mine"] is thing and opts.clone()._Popart.options["mine"] is thing
+    for seed in (-5, 2**63, 2**64 - 1):
+        assert poptorch.Options().randomSeed(seed).random_seed == seed
+    assert opts.maxRepeatLogs(None).max_repeat_logs is None
+    assert opts.updatableNamedBuffers(name for name in "ab")._Popart.options["updatableNamedBuffers"] == ["a", "b"]
+    with pytest.raises(poptorch.Error, match='unknown option "mine"'):
+        poptorch.inferenceModel(torch.nn.Linear(2, 2), opts)(torch.zeros(1, 2))
+
+
+def test_setters_have_signatures_and_documentation(opts):
+    assert str(inspect.signature(opts.outputMode)) == "(output_mode, output_return_period=None)"
+    assert "Replicas of one group" in poptorch.Options.inputReplicaGrouping.__doc__
+    with pytest.raises(TypeError):
+        opts.deviceIterations()
+    with pytest.raises(TypeError):
+        opts.deviceIterations(iterations=2)
 
 
 def test_environment_defaults(monkeypatch):

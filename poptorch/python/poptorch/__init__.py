@@ -19,7 +19,6 @@ from ._engine_limits import load
 from ._impl import ICustomArgParser, registerCustomArgParser, registerPostCompileHook, registerPreCompileHook
 from ._logging import initial_level as _initial_level
 from ._logging import set_python_level as _set_python_level
-from ._option_groups import TensorLocationSettings
 from ._poplar_executor import PoplarExecutor
 from ._wrappers import inferenceModel, trainingModel
 from .annotations import BeginBlock, Block, BlockFunction, module_repr, removeBlocks
@@ -60,7 +59,7 @@ from .ops import (
     set_overlap_for_input,
     set_overlap_for_output,
 )
-from .options import Options
+from .options import Options, TensorLocationSettings
 from .poptorch_core import (
     Attribute,
     MultiConv,

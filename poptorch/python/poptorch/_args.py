@@ -4,7 +4,7 @@ import inspect
 
 import torch
 
-from . import _impl, _structure
+from . import _impl, _structure, poptorch_core
 from .errors import createPoptorchError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -144,24 +144,8 @@ class ArgumentPlan:
 
     def micro_batch(self, num_micro_batches, rule):
         """The first micro-batch of each tensor: what the model is captured with."""
-        return [self._first_rows(path, t, num_micro_batches, rule) for path, t in zip(self.names, self.leaves)]
-
-    @staticmethod
-    def _first_rows(path, tensor, num_micro_batches, rule):
-        if num_micro_batches == 1:
-            return tensor.detach()
-        if tensor.dim() == 0:
-            raise AssertionError(
-                f'Argument "{path}" is a single number; every input must have a first dimension that is a multiple of '
-                f"{rule}. Give each micro-batch its own value, e.g. with .expand({num_micro_batches})"
-            )
-        if tensor.shape[0] % num_micro_batches != 0:
-            raise AssertionError(
-                f'Argument "{path}" of shape {list(tensor.shape)} does not divide into micro-batches: its first '
-                f"dimension {tensor.shape[0]} must be a multiple of {rule}. poptorch.DataLoader makes batches of the "
-                "right size"
-            )
-        return tensor.detach()[: tensor.shape[0] // num_micro_batches]
+        named = zip(self.names, self.leaves)
+        return [poptorch_core.first_micro_batch(path, t, num_micro_batches, rule) for path, t in named]
 
     def inputs(self, args, kwargs):
         """The tensors of a later call, checked and ready for the program."""

@@ -127,21 +127,13 @@ def capture(core, module, plan, inputs, options, training):
     try:
         with _impl.compile_hooks(), _weight_sync.suspended(module), _no_distribution_checks(), torch.enable_grad():
             with scopes, _captured_torch.recorded():
-                entries, ipus = core.capture(forward, inputs, plan.names, **_rules(options))
+                entries, ipus = core.capture(
+                    forward, inputs, plan.names, options._store, options._execution_strategy, training
+                )
     finally:
         tensors.restore()
         attributes.restore()
     return Result(returned[0], [_entry(entry) for entry in entries]), ipus
-
-
-def _rules(options):
-    """What annotations and ops need to know of the options."""
-    has_io_tiles = options.TensorLocations.exists("numIOTiles") or "numIOTiles" in options._Popart.options
-    return {
-        "strategy": options._execution_strategy,
-        "has_io_tiles": has_io_tiles,
-        "output_mode": int(options.output_mode),
-    }
 
 
 def _entry(entry):

@@ -36,10 +36,7 @@ class DataLoader(torch.utils.data.DataLoader):
         options._freeze()
         self._accessor = None
         self._options = options
-        factor = poptorch_core.micro_batches_per_item(
-            options.device_iterations, options.replication_factor, options.input_group_size,
-            options.Training.gradient_accumulation,
-        )
+        factor, _ = poptorch_core.micro_batches(options._store, True)
         partition = auto_distributed_partitioning and options.Distributed.numProcesses > 1
         self._is_iterable = isinstance(dataset, torch.utils.data.IterableDataset)
         self._check_batch_sampler(batch_sampler, batch_size, shuffle, partition)

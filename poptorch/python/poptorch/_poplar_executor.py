@@ -1,22 +1,19 @@
 """PoplarExecutor: a wrapped model. Compiles it at its first call, runs it, and keeps weights in step with the host."""
 
 import datetime
-import os
 import sys
 import threading
 import time
 
 import torch
 
-from . import _capture, _captured_torch, _devices, _engine_limits, _replica_grouping, _weight_sync
+from . import _capture, _captured_torch, _engine_limits, _replica_grouping, _weight_sync
 from . import annotations, poptorch_core
 from ._args import ArgumentPlan, Signature
 from ._compilation_output import ProgressBar, export_text
 from ._compiled_parts import CompiledParts
-from ._compile_options import compile_options
 from ._executor_optimizer import ExecutorOptimizer
 from ._logging import logger
-from .enums import ConnectionType, OutputMode
 from .errors import createPoptorchError
 from .options import Options
 
@@ -41,8 +38,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             )
         options._freeze()
         options = options.clone()
-        if options.defaultOutputMode():
-            options.outputMode(OutputMode.Final if training else OutputMode.All)
+        poptorch_core.resolve_output_mode(options._store, training)
         self._core = None
         self._lock = threading.RLock()
         self._runner = None  # the thread that runs the program now
@@ -119,7 +115,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
 
     def _prepare(self, args, kwargs):
         """Compiles and attaches, as far as that is still to be done."""
-        self._check_may_run()
+        poptorch_core.check_may_attach(self._options._store)
         with _compilation, self._lock:
             if self._core is None:
                 self._compile_alone(args, kwargs)
@@ -135,13 +131,6 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             return self._session.run(inputs)
         finally:
             self._runner = None
-
-    def _check_may_run(self):
-        if self._options.connection_type == ConnectionType.Never:
-            raise AssertionError(
-                "The model cannot run: its options have ConnectionType.Never (also set by useOfflineIpuTarget), "
-                "with which it can only be compiled"
-            )
 
     # -- compiling ------------------------------------------------------------------------------------------------
     def compile(self, *args, **kwargs):
@@ -161,12 +150,12 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         if self._training and not _weight_sync.is_wrapped(self._user_model):  # called again after destroy()
             _weight_sync.hook(self._user_model, self._session.weights, self)
         options = self._options
-        _engine_limits.check_options(options)
-        self._check_output_period()
+        poptorch_core.check_options(options._store)
+        output = poptorch_core.output_request(options._store, self._training)
         self._device_iterations = options.device_iterations
         self._gradient_accumulation = options.Training.gradient_accumulation if self._training else 1
         plan = ArgumentPlan(Signature(self._executed.forward), args, kwargs)
-        inputs = plan.micro_batch(*self._micro_batches())
+        inputs = plan.micro_batch(*poptorch_core.micro_batches(options._store, self._training))
         core = poptorch_core.Model(self._training)
         for name, grouping in self._groupings.items():
             grouping.check(name, self._executed._parameters[name], options.replication_factor)
@@ -176,40 +165,25 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         with ProgressBar(options._show_compilation_progress_bar) as bar:
             with grouped:
                 result, ipus = _capture.capture(core, self._executed, plan, inputs, options, self._training)
-            _devices.check_ipus(options, ipus)
-            _devices.check_buffers(options, self._executed, core.written_buffers())
+            poptorch_core.required_ipus(options._store, set(ipus))
+            poptorch_core.check_written_buffers(
+                options._store, core.written_buffers(), _statistics_of_norms(self._executed)
+            )
+            optimizer = self._optimizer.compiled(core) if self._training else None
             with _captured_torch.recorded():  # backward passes and hooks of the user's run now
-                core.compile(self._compile_options(core, ipus), bar.update)
+                core.compile(
+                    self._training, options._store, options._execution_strategy, set(ipus), optimizer, bar.update
+                )
         self._core, self._plan, self._result = core, plan, result
-        output = (options.output_mode, options.output_return_period)
         self._session.adopt(core, self._device_iterations, self._gradient_accumulation, output)
         self._written = set(core.written_inputs())
         self._parts = CompiledParts(self._executed)
         export_text(core)
         try:
-            if options.connection_type != ConnectionType.Never:
+            if poptorch_core.attaches_when_compiled(options._store):
                 self.attachToDevice()
         finally:
             self._compilation_time = datetime.timedelta(seconds=time.perf_counter() - begin)
-
-    def _micro_batches(self):
-        """How many one call takes, and why."""
-        groups = self._options.replication_factor // self._options.input_group_size
-        rule = (
-            f"{self._device_iterations} device iterations x {self._gradient_accumulation} gradient accumulation steps"
-        )
-        if self._options.replication_factor > 1:
-            rule += f" x {groups} {'replicas' if self._options.input_group_size == 1 else 'groups of replicas'}"
-        return self._device_iterations * self._gradient_accumulation * groups, rule
-
-    def _check_output_period(self):
-        options = self._options
-        period, iterations = options.output_return_period, options.device_iterations
-        if options.output_mode == OutputMode.EveryN and iterations % period != 0:
-            raise createPoptorchError(
-                f"[compile] the output period {period} of OutputMode.EveryN does not divide the {iterations} device "
-                "iterations; choose a divisor of deviceIterations."
-            )
 
     def _add_tensors(self, core, grouped):
         """Registers parameters and buffers. grouped: one value of each parameter that differs between replicas."""
@@ -222,28 +196,9 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
                     core.add_tensor(name, parameter, True)
             for name, buffer in self._executed.named_buffers():
                 core.add_tensor(name, buffer, False)
-        self._check_updatable_buffers()
-
-    def _check_updatable_buffers(self):
-        buffers = dict(self._executed.named_buffers())
-        for name in self._options._Popart.options.get("updatableNamedBuffers", ()):
-            if name not in buffers:
-                raise createPoptorchError(
-                    f'[compile] updatableNamedBuffers lists "{name}", which is no buffer of the model; it has '
-                    f"{', '.join(buffers) or 'none'}."
-                )
-
-    def _compile_options(self, core, ipus):
-        options = compile_options(self._options, self._training, ipus)
-        options["seed"] = self._seed()
-        if self._training:
-            options["optimizer"] = self._optimizer.compiled(core)
-        return options
-
-    def _seed(self):
-        if self._options.exists("random_seed"):
-            return self._options.random_seed & _SEED_MASK  # torch.manual_seed takes negative numbers too
-        return int.from_bytes(os.urandom(6), "little")  # executors without a seed draw different numbers
+        poptorch_core.check_updatable_buffers(
+            self._options._store, [name for name, _ in self._executed.named_buffers()]
+        )
 
     def isCompiled(self):
         return self._core is not None
@@ -266,8 +221,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
     def attachToDevice(self):
         """Takes a device and uploads weights and optimiser state."""
         with _compilation, self._lock:
-            if self._core is not None and self._options.connection_type == ConnectionType.Never:
-                raise AssertionError("The model cannot be attached: its options have ConnectionType.Never")
+            if self._core is not None:
+                poptorch_core.check_may_attach(self._options._store)
             self._session.attach()
 
     def detachFromDevice(self):
@@ -338,6 +293,16 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         with self._lock:
             self._session.require_compiled("rng_state")
             self._core.set_random_state(state[0] & _SEED_MASK, state[1] if len(state) > 1 else 0)
+
+
+def _statistics_of_norms(module):
+    """Names of the buffers that batch norm layers keep: each replica has its own, that of the first is read back."""
+    return {
+        f"{path}.{name}" if path else name
+        for path, child in module.named_modules()
+        if isinstance(child, torch.nn.modules.batchnorm._NormBase)
+        for name in child._buffers
+    }
 
 
 def _restore(model, options, training, optimizer, groupings):

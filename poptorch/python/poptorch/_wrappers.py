@@ -2,7 +2,7 @@
 
 import torch
 
-from . import _weight_sync, optim
+from . import _weight_sync, optim, poptorch_core
 from ._poplar_executor import PoplarExecutor
 from .errors import createPoptorchError
 from .options import Options
@@ -37,18 +37,5 @@ def inferenceModel(model, options=None):
     """The model, run by calling the result; it shares the weights of a training executor around the same module."""
     executor_module = _module_of(model, "inferenceModel")
     if isinstance(options, Options):
-        _check_inference_accumulation(options)
+        poptorch_core.check_inference(options._store, options._execution_strategy)
     return PoplarExecutor(executor_module, options, training=False)
-
-
-def _check_inference_accumulation(options):
-    steps = options.Training.gradient_accumulation
-    if steps == 1:
-        return
-    hint = ""
-    if options._execution_strategy._is_pipelined:
-        hint = " A pipeline is filled by deviceIterations instead."
-    raise createPoptorchError(
-        f"[inferenceModel] Training.gradientAccumulation is {steps}; inference accumulates no gradients, so it must "
-        f"be 1. Use options.clone() and set it to 1.{hint}"
-    )

@@ -1,306 +1,331 @@
-"""poptorch.Options: everything a program may choose about how its models are compiled and run."""
+"""poptorch.Options: everything a program may choose about how its models are compiled and run.
 
+Settings, their checks and what follows from them are those of the C++ library (poptorch/api/option_setters.cpp). The
+classes here give them attributes, methods, freezing and pickling.
+"""
+
+import collections.abc
 import copy
-import json
+import enum
+import functools
+import inspect
 import os
 
 import torch
 
-from . import _options_text
-from ._logging import logger
-from ._option_groups import (
-    TensorLocationSettings,
-    _DistributedOptions,
-    _JitOptions,
-    _PopartOptions,
-    _PrecisionOptions,
-    _TensorLocationOptions,
-    _TrainingOptions,
-)
-from ._options_dict import OptionsDict
+from . import poptorch_core
+from .enums import OutputMode
+from .errors import ConfigFileError
 from .poptorch_core import ExecutionStrategy, PipelinedExecution
-from .enums import CommGroupType, ConnectionType, OutputMode, SyncPattern
 
 __all__ = ["Options", "TensorLocationSettings"]
 
-_PROFILING_OPTIONS = ("autoReport.all", "autoReport.directory", "debug.allowOutOfMemory")
+
+def _method(name, parameters, documentation):
+    """A setter that checks in C++; its signature is for those who read it."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature(
+        [inspect.Parameter("self", kind)]
+        + [
+            inspect.Parameter(parameter, kind, default=inspect.Parameter.empty if default is None else default[0])
+            for parameter, default in parameters
+        ]
+    )
+
+    def method(self, *args, **kwargs):
+        self._check_not_frozen()
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        self._store.apply(self._group, name, list(bound.arguments.values())[1:])
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = documentation
+    method.__signature__ = signature
+    return method
 
 
-class Options(OptionsDict):
-    """Set through chained calls; read-only once a model or a data loader uses it. clone() gives a copy to change."""
+class _Group:
+    """Settings are read as attributes or by calling the object, written by assignment or set(). Once frozen nothing
+    changes. Attributes that start with an underscore are ordinary ones, set in __init__."""
+
+    _group = ""  # its name in the store
+
+    def __init_subclass__(cls):
+        if "_group" in cls.__dict__:  # not a refinement of a program's
+            for group, name, parameters, documentation in poptorch_core.option_setters():
+                if group == cls._group and name not in cls.__dict__:
+                    setattr(cls, name, _method(name, parameters, documentation))
+
+    def __init__(self, store):
+        self.__dict__.update(_store=store, _is_frozen=False)
+
+    def _check_not_frozen(self):
+        if self.__dict__.get("_is_frozen", False):
+            raise AttributeError(
+                "Can't modify frozen Options: they were given to a model or a data loader. "
+                "Make a copy with clone() and change that."
+            )
+
+    # -- settings by name -----------------------------------------------------------------------------------------
+    def set(self, **kwargs):
+        self._check_not_frozen()
+        for key, value in kwargs.items():
+            self._store.set(self._group, key, value)
+        return self
+
+    def createOrSet(self, **kwargs):
+        self._check_not_frozen()
+        for key, value in kwargs.items():
+            self._store.create_or_set(self._group, key, value)
+        return self
+
+    def exists(self, key):
+        return self._store.exists(self._group, key)
+
+    def deleteIfExists(self, key):
+        self._check_not_frozen()
+        self._store.erase(self._group, key)
+        return self
+
+    def __call__(self, key):
+        return self._store.get(self._group, key)
+
+    def __getattr__(self, name):
+        # Only called when normal lookup fails. While unpickling, there is no store yet.
+        store = self.__dict__.get("_store")
+        if store is not None and store.exists(self._group, name):
+            return store.get(self._group, name)
+        raise AttributeError(f"{type(self).__name__} has no option {name}, or it was not set")
+
+    def __setattr__(self, name, value):
+        self._check_not_frozen()
+        if name == "__class__":  # programs refine a group by giving it a subclass
+            object.__setattr__(self, name, value)
+        elif name in self.__dict__:
+            self.__dict__[name] = value
+        elif name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+        else:
+            self._assign(name, value)
+
+    def _assign(self, name, value):
+        self._store.set(self._group, name, value)
+
+    # -- freezing, copies, text -----------------------------------------------------------------------------------
+    def _freeze(self, frozen=True):
+        self.__dict__["_is_frozen"] = frozen
+
+    @property
+    def is_frozen(self):
+        return self._is_frozen
+
+    def __deepcopy__(self, memo):
+        other = self.__class__.__new__(self.__class__)
+        memo[id(self)] = other
+        other.__dict__.update(copy.deepcopy(self.__dict__, memo), _is_frozen=False)
+        return other
+
+    def __getstate__(self):
+        return self.__dict__.copy()
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+
+    def __repr__(self):
+        return f"{self._group}({', '.join(self._store.entries(self._group))})"
+
+    def toDict(self):
+        """A plain copy of the values, enumerations as integers."""
+        values = self._store.group(self._group)
+        return {key: int(value) if isinstance(value, enum.IntEnum) else value for key, value in values.items()}
+
+
+class TensorLocationSettings(_Group):
+    """Where one kind of tensors is kept: given to the setters of opts.TensorLocations."""
+
+    _group = "TensorLocationSettings"
 
     def __init__(self):
-        super().__init__(
-            replication_factor=1,
-            input_group_size=1,
-            input_cgt=CommGroupType.Consecutive,
-            broadcast_buffers=True,
-            device_iterations=1,
-            log_dir=".",
-            max_repeat_logs=4,
-            auto_round_num_ipus=False,
-            anchored_tensors={},
-            output_mode=OutputMode.Default.value,
-            output_return_period=1,
-            connection_type=ConnectionType.Always.value,
-            sync_pattern=SyncPattern.Full.value,
-            available_memory_proportion={},
-        )
-        popart = _PopartOptions()
-        self._init_attributes(
-            _popart=popart,
-            _distributed=_DistributedOptions(),
-            _jit=_JitOptions(),
-            _precision=_PrecisionOptions(popart),
-            _tensor_locations=_TensorLocationOptions(),
-            _training=_TrainingOptions(popart),
-            _execution_strategy=PipelinedExecution(),
-            _show_compilation_progress_bar=True,
-            _module_namescope_enabled=True,
-            _relax_optimizer_checks=False,
-            _source_location_excludes=[os.path.dirname(torch.__file__), os.path.dirname(__file__)],
-        )
-        cache_dir = os.environ.get("POPTORCH_CACHE_DIR", "")
-        if cache_dir:
-            self.enableExecutableCaching(cache_dir)
-        defaults = os.environ.get("POPTORCH_DEFAULT_OPTIONS", "")
-        if defaults:
-            self.from_json(defaults)
+        super().__init__(poptorch_core.OptionStore())
 
-    # -- groups ---------------------------------------------------------------------------------------------------
-    @property
-    def Distributed(self):
-        return self._distributed
+    def _location_entries(self):
+        return self._store.location_entries()
+
+
+class _TrainingOptions(_Group):
+    """How gradients are accumulated and reduced."""
+
+    _group = "Training"
+
+
+class _PrecisionOptions(_Group):
+    """Number formats and floating-point behaviour of the device."""
+
+    _group = "Precision"
+
+
+class _TensorLocationOptions(_Group):
+    """Where activations, weights, optimiser state and accumulators are kept."""
+
+    _group = "TensorLocations"
+
+
+class _JitOptions(_Group):
+    """Only the deprecated choice of a front end."""
+
+    _group = "Jit"
+
+
+class _DistributedOptions(_Group):
+    """Which of several processes this one is."""
+
+    _group = "Distributed"
 
     @property
-    def Jit(self):
-        return self._jit
+    def processId(self):
+        return self.distributed_process_id
 
     @property
-    def Precision(self):
-        return self._precision
+    def numProcesses(self):
+        return self.num_distributed_processes
+
+
+class _PopartOptions(_Group):
+    """Settings passed to the compiler by name; they are checked when a model is compiled."""
+
+    _group = "_Popart"
 
     @property
-    def TensorLocations(self):
-        return self._tensor_locations
+    def options(self):
+        return _PopartDict(self)
 
-    @property
-    def Training(self):
-        return self._training
+    def _assign(self, name, value):
+        raise AttributeError(f'_Popart has no attribute {name}; write _Popart.set("{name}", value)')
 
-    @property
-    def _Popart(self):
-        return self._popart
 
-    def _groups(self):
-        return {
-            "Distributed": self._distributed,
-            "Jit": self._jit,
-            "Precision": self._precision,
-            "TensorLocations": self._tensor_locations,
-            "Training": self._training,
-            "_Popart": self._popart,
-        }
+class _PopartDict(collections.abc.MutableMapping):
+    """opts._Popart as a dictionary."""
 
-    # -- batching and outputs -------------------------------------------------------------------------------------
-    def deviceIterations(self, device_iterations):
-        """Micro-batches (inference) or weight updates (training) that one call runs on the device."""
-        return self.set(device_iterations=device_iterations)
+    def __init__(self, group):
+        self._group = group
 
-    def replicationFactor(self, replication_factor):
-        """Data-parallel copies of the model."""
-        return self.set(replication_factor=replication_factor)
+    def __getitem__(self, key):
+        if not self._group.exists(key):
+            raise KeyError(key)
+        return self._group(key)
 
-    def inputReplicaGrouping(self, input_group_size, input_group_type):
-        """Replicas of one group receive the same input."""
-        self._check_not_frozen()
-        if input_group_type == CommGroupType.NoGrouping:
-            input_group_size, input_group_type = 1, CommGroupType.Consecutive
-        if input_group_type == CommGroupType.All:
-            raise ValueError("Inputs cannot be grouped by CommGroupType.All; use Consecutive, Orthogonal or NoGrouping")
-        replicas = self.replication_factor
-        if input_group_size > replicas:
-            raise ValueError(
-                f"Input group size {input_group_size} exceeds the replication factor {replicas}; "
-                "call replicationFactor first"
-            )
-        if replicas % input_group_size != 0:
-            raise ValueError(f"Input group size {input_group_size} does not divide the replication factor {replicas}")
-        return self.set(input_group_size=input_group_size, input_cgt=input_group_type)
+    def __setitem__(self, key, value):
+        self._group.set(key, value)
 
-    def broadcastBuffers(self, broadcast_buffers=True):
-        return self.set(broadcast_buffers=broadcast_buffers)
+    def __delitem__(self, key):
+        self[key]  # a KeyError if there is none
+        self._group.deleteIfExists(key)
 
-    def outputMode(self, output_mode, output_return_period=None):
-        """Which micro-batches of the outputs a call returns."""
-        self._check_not_frozen()
-        if not isinstance(output_mode, OutputMode):
-            raise AssertionError(f"Expected a poptorch.OutputMode, not {output_mode!r}")
-        if output_mode == OutputMode.EveryN:
-            if not isinstance(output_return_period, int) or output_return_period <= 0:
-                raise AssertionError(
-                    f"OutputMode.EveryN needs a positive output_return_period, not {output_return_period!r}"
-                )
-        elif output_return_period is not None:
-            logger.info("Ignoring output_return_period=%s: it only applies to OutputMode.EveryN", output_return_period)
-            output_return_period = None
-        return self.set(output_mode=output_mode.value, output_return_period=output_return_period or 1)
+    def __iter__(self):
+        return iter(self._group.toDict())
+
+    def __len__(self):
+        return len(self._group.toDict())
+
+    def __repr__(self):
+        return repr(self._group.toDict())
+
+
+_GROUPS = {
+    "_distributed": _DistributedOptions,
+    "_jit": _JitOptions,
+    "_precision": _PrecisionOptions,
+    "_tensor_locations": _TensorLocationOptions,
+    "_training": _TrainingOptions,
+    "_popart": _PopartOptions,
+}
+
+
+class Options(_Group):
+    """Set through chained calls; read-only once a model or a data loader uses it. clone() gives a copy to change."""
+
+    _group = ""
+
+    Distributed = property(lambda self: self._distributed)
+    Jit = property(lambda self: self._jit)
+    Precision = property(lambda self: self._precision)
+    TensorLocations = property(lambda self: self._tensor_locations)
+    Training = property(lambda self: self._training)
+    _Popart = property(lambda self: self._popart)
+
+    def __init__(self):
+        store = poptorch_core.OptionStore.with_defaults()
+        super().__init__(store)
+        self.__dict__.update({name: group(store) for name, group in _GROUPS.items()})
+        self.__dict__["_execution_strategy"] = PipelinedExecution()
+        self.sourceLocationExcludes([os.path.dirname(torch.__file__), os.path.dirname(__file__)])
+
+    def _freeze(self, frozen=True):
+        super()._freeze(frozen)
+        for name in _GROUPS:
+            self.__dict__[name]._freeze(frozen)
+
+    def __getattr__(self, name):
+        # What concerns the host alone: _show_compilation_progress_bar and others.
+        store = self.__dict__.get("_store")
+        if store is not None and name.startswith("_") and store.exists("Host", name[1:]):
+            return store.get("Host", name[1:])
+        return super().__getattr__(name)
 
     def defaultOutputMode(self):
         return self.output_mode == OutputMode.Default
 
     def anchorTensor(self, short_name, long_name, output_mode=None, output_return_period=1):
-        """Returns a tensor of the graph to the host after each call."""
-        mode = None if output_mode is None else OutputMode(output_mode).value
-        period = output_return_period if output_mode == OutputMode.EveryN else 1
-        self.anchored_tensors[short_name] = [long_name, mode, period]
+        """Returns a tensor of the graph to the host after each call; also of options that are in use already."""
+        self._store.apply("", "anchorTensor", [short_name, long_name, output_mode, output_return_period])
 
-    # -- devices --------------------------------------------------------------------------------------------------
     def setExecutionStrategy(self, strategy):
+        """How the blocks of the model are placed and run."""
         self._check_not_frozen()
         if not isinstance(strategy, ExecutionStrategy):
             raise AssertionError(f"Expected a strategy such as poptorch.PipelinedExecution(), not {strategy!r}")
         self._execution_strategy = strategy
         return self
 
-    def setAvailableMemoryProportion(self, available_memory_proportion):
-        self._check_not_frozen()
-        proportions = {}
-        for key, value in available_memory_proportion.items():
-            if not isinstance(key, str) or not key.startswith("IPU") or not key[3:].isdigit():
-                raise AssertionError(
-                    f'Memory proportions are given per device as {{"IPU0": 0.2}}; {key!r} is not such a name'
-                )
-            proportions[int(key[3:])] = float(value)
-        return self.set(available_memory_proportion=proportions)
-
-    def autoRoundNumIPUs(self, auto_round_num_ipus=True):
-        return self.set(auto_round_num_ipus=auto_round_num_ipus)
-
-    def useIpuModel(self, use_model):
-        return self.createOrSet(use_model=bool(use_model))
-
-    def useIpuId(self, ipu_id):
-        self._check_not_frozen()
-        if not isinstance(ipu_id, int):
-            raise AssertionError(f"useIpuId expects an int, not {ipu_id!r}")
-        return self.createOrSet(ipu_id=ipu_id)
-
-    def useOfflineIpuTarget(self, ipu_version=2):
-        """Compiles without ever attaching to a device."""
-        self.connectionType(ConnectionType.Never)
-        return self.createOrSet(ipu_version=ipu_version)
-
-    def connectionType(self, connection_type):
-        self._check_not_frozen()
-        if not isinstance(connection_type, ConnectionType):
-            raise AssertionError(f"Expected a ConnectionType, not {connection_type!r}")
-        return self.set(connection_type=connection_type.value)
-
-    def syncPattern(self, sync_pattern):
-        self._check_not_frozen()
-        if not isinstance(sync_pattern, SyncPattern):
-            raise AssertionError(f"Expected a SyncPattern, not {sync_pattern!r}")
-        return self.set(sync_pattern=sync_pattern.value)
-
-    # -- numbers --------------------------------------------------------------------------------------------------
-    def randomSeed(self, random_seed):
-        """Seeds the random ops of the device, and torch on the host."""
-        self._check_not_frozen()
-        if not isinstance(random_seed, int):
-            raise AssertionError(f"randomSeed expects an int, not {random_seed!r}")
-        torch.manual_seed(random_seed)
-        return self.createOrSet(random_seed=random_seed)
-
-    def enableStableNorm(self, enabled):
-        return self._set_popart("enableStableNorm", bool(enabled))
-
-    def enableSyntheticData(self, enabled):
-        return self._set_popart("syntheticDataMode", 2 if enabled else 0)  # 2: random normal
-
-    def _set_popart(self, key, value):
-        self._popart.set(key, value)
-        return self
-
-    # -- caching, profiling, logs ---------------------------------------------------------------------------------
-    def enableExecutableCaching(self, path):
-        self._check_not_frozen()
-        if path is None:
-            self._popart.deleteIfExists("cachePath")
-            return self._set_popart("enableEngineCaching", False)
-        self._popart.set("cachePath", os.fspath(path))
-        return self._set_popart("enableEngineCaching", True)
-
-    def logCycleCount(self, log_cycle_count):
-        return self._set_popart("instrumentWithHardwareCycleCounter", bool(log_cycle_count))
-
-    def enableProfiling(self, profile_dir=None):
-        self._check_not_frozen()
-        wanted = dict(zip(_PROFILING_OPTIONS, ("true", profile_dir or ".", "true")))
-        environment = json.loads(os.environ.get("POPLAR_ENGINE_OPTIONS") or "{}")
-        for name in _PROFILING_OPTIONS:
-            if name in environment:
-                logger.warning(
-                    "%s of POPLAR_ENGINE_OPTIONS overrides the value chosen by enableProfiling (%s)",
-                    name,
-                    wanted[name],
-                )
-        return self._set_popart("engineOptions", {**self._popart.options.get("engineOptions", {}), **wanted})
-
-    def modelName(self, name):
-        return self.createOrSet(model_name=name)
-
-    def logDir(self, log_dir):
-        return self.set(log_dir=log_dir)
-
-    def maxRepeatLogs(self, max_lines):
-        self._check_not_frozen()
-        if max_lines is not None and not isinstance(max_lines, int):
-            raise AssertionError(f"maxRepeatLogs expects an int or None: {max_lines!r}")
-        self._values["max_repeat_logs"] = max_lines
-        return self
-
-    def showCompilationProgressBar(self, show=True):
-        self._check_not_frozen()
-        self._show_compilation_progress_bar = bool(show)
-        return self
-
-    def disableModuleNamescope(self):
-        self._check_not_frozen()
-        self._module_namescope_enabled = False
-        return self
-
-    def relaxOptimizerAttributesChecks(self, relax=True):
-        self._check_not_frozen()
-        self._relax_optimizer_checks = bool(relax)
-        return self
-
-    def updatableNamedBuffers(self, buffers):
-        """Buffers that copyNamedBuffersToDevice may refresh."""
-        return self._set_popart("updatableNamedBuffers", list(buffers))
-
-    def sourceLocationExcludes(self, excludes):
-        """Stack frames whose file contains one of these texts are not taken for user code."""
-        self._check_not_frozen()
-        self._source_location_excludes = list(excludes)
-        return self
-
     def appendToLocationExcludes(self, *excludes):
+        """More texts of sourceLocationExcludes."""
         self._check_not_frozen()
-        self._source_location_excludes = self._source_location_excludes + list(excludes)
+        self._store.apply("", "appendToLocationExcludes", [excludes])
         return self
 
     # -- text, copies ---------------------------------------------------------------------------------------------
     def loadFromFile(self, path):
-        """Applies a file of statements, one per line, e.g. `Training.gradientAccumulation(8)`."""
+        """Applies a file of statements, one per line, e.g. `Training.gradientAccumulation(8)`: what follows `options.`
+        in Python, with only `poptorch` and `options` in scope."""
+        import poptorch  # pylint: disable=import-outside-toplevel  # the package is complete by now
+
         self._check_not_frozen()
-        _options_text.load_file(self, path)
+        with open(path, encoding="utf-8") as file:
+            lines = [line.strip() for line in file]
+        code = []  # everything is compiled before anything is applied: a file with a typing error changes nothing
+        for statement in (f"options.{line}" for line in lines if line and not line.startswith("#")):
+            try:
+                code.append(compile(statement, os.fspath(path), "exec"))
+            except SyntaxError as error:
+                raise ConfigFileError(
+                    f"{type(error).__name__} at line {len(code) + 1} of {os.path.basename(path)}: {error.msg}\n"
+                    f"> {statement}"
+                ) from error
+        for statement in code:
+            exec(statement, {"__builtins__": {}, "poptorch": poptorch, "options": self})  # pylint: disable=exec-used
         return self
 
     def from_json(self, string):
         """Applies a JSON object that maps setters to their arguments."""
         self._check_not_frozen()
-        _options_text.load_json(self, string)
+        for accessor, arguments in poptorch_core.json_calls(string):
+            *path, name = accessor.split(".")
+            method = getattr(functools.reduce(getattr, path, self), name, None)
+            if callable(method):  # maybe one that a program has refined
+                method(*arguments)
+            else:
+                self._store.apply_accessor(accessor, arguments)
         return self
 
     def clone(self):
@@ -313,19 +338,10 @@ class Options(OptionsDict):
             raise AssertionError("The output mode is still Default: it is chosen when a model is wrapped")
         flat = super().toDict()
         flat["execution_strategy"] = repr(self._execution_strategy)
-        for name, group in self._groups().items():
-            if name == "_Popart":
-                flat.update({f"popart.{key}": value for key, value in group.toDict().items()})
-            else:
-                flat.update(group.toDict())
+        for name in _GROUPS:
+            prefix = "popart." if name == "_popart" else ""
+            flat.update({prefix + key: value for key, value in self.__dict__[name].toDict().items()})
         return flat
 
     def __repr__(self):
-        entries = self._entries()
-        entries.append(f"execution_strategy={self._execution_strategy!r}")
-        entries.append(f"show_compilation_progress_bar={self._show_compilation_progress_bar}")
-        entries.append(f"module_namescope_enabled={self._module_namescope_enabled}")
-        entries.append(f"relax_optimizer_checks={self._relax_optimizer_checks}")
-        entries.append(f"source_location_excludes={self._source_location_excludes}")
-        entries += [f"{name}={group!r}" for name, group in self._groups().items()]
-        return "Options(\n  " + ",\n  ".join(entries) + "\n)"
+        return self._store.to_string(repr(self._execution_strategy))

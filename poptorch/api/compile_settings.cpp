@@ -1,0 +1,264 @@
+#include "poptorch/api/compile_settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <random>
+
+#include "aspen/base/log.h"
+#include "poptorch/api/option_setters.h"
+#include "poptorch/api/popart_keys.h"
+#include "poptorch/api/spelling.h"
+#include "poptorch/error.h"
+#include "poptorch/strategy.h"
+
+namespace poptorch {
+namespace {
+
+// Values of the _Popart option autoRecomputation; 0 is none.
+constexpr std::int64_t kStandard = 1, kNormOnly = 2, kPipeline = 3, kRecomputeAll = 4;
+constexpr std::int64_t kMean = 1, kRunning = 0, kPostAndLoss = 2;  // ReductionType, MeanReductionStrategy
+
+[[noreturn]] void refuse(const std::string& what, const std::string& supported) {
+  throw Error(fmt::format("[compile] {} is not supported yet; {}.", what, supported));
+}
+
+void check_at_least_one(const char* name, std::int64_t value) {
+  if (value < 1) throw Error(fmt::format("[compile] {} is {}; expected at least 1.", name, value));
+}
+
+void check_devices(const OptionStore& options) {
+  const std::int64_t replicas = options.integer("replication_factor"), group = options.integer("input_group_size");
+  check_at_least_one("replicationFactor", replicas);
+  if (group < 1 || replicas % group != 0) {
+    throw Error(
+        fmt::format("[compile] the input group size {} does not divide the replication factor {}; call "
+                    "inputReplicaGrouping after replicationFactor.",
+                    group, replicas));
+  }
+  const std::int64_t processes = options.get(kDistributed, "num_distributed_processes").integer();
+  if (processes > 1) {
+    refuse(fmt::format("Training in {} processes", processes), "use one process, or Distributed.disable()");
+  }
+  const bool is_offline = options.exists(kGeneral, "ipu_version");
+  const OptionValue* use_model = options.find(kGeneral, "use_model");
+  if (is_offline && use_model != nullptr && use_model->truth()) {
+    throw Error(fmt::format("[compile] useOfflineIpuTarget cannot be combined with useIpuModel({}).", spelled(true)));
+  }
+  if (is_offline && options.exists(kGeneral, "ipu_id")) {
+    throw Error("[compile] useOfflineIpuTarget cannot be combined with useIpuId.");
+  }
+}
+
+// A setting that may be given in a group of its own and as a _Popart option, which wins.
+std::int64_t chosen(const OptionStore& options, const char* popart_key, const char* training_key) {
+  const OptionValue* popart = options.find(kPopart, popart_key);
+  return popart == nullptr ? options.get(kTraining, training_key).integer() : popart->integer();
+}
+
+std::int64_t reduction(const OptionStore& options) {
+  return chosen(options, "accumulationAndReplicationReductionType", "accumulation_and_replication_reduction_type");
+}
+
+std::int64_t mean_strategy(const OptionStore& options) {
+  constexpr const char* kKey = "meanAccumulationAndReplicationReductionStrategy";
+  return chosen(options, kKey, kKey);
+}
+
+void check_reduction(const OptionStore& options) {
+  const std::int64_t steps = options.gradient_accumulation();
+  const OptionValue* factor = options.find(kPopart, "accumulationFactor");
+  if (factor != nullptr && factor->integer() != steps) {
+    throw Error(
+        fmt::format("[compile] {} option accumulationFactor is {}, but Training.gradientAccumulation is {}; use the "
+                    "latter alone.",
+                    kPopart, factor->integer(), steps));
+  }
+  if (mean_strategy(options) == kPostAndLoss) {
+    throw Error(fmt::format("[compile] {} is no longer available; use Running or Post.",
+                            spelled("MeanReductionStrategy::PostAndLoss")));
+  }
+}
+
+void check_profiling(const OptionStore& options) {
+  OptionDict engine = environment_engine_options();
+  if (const OptionValue* given = options.find(kPopart, "engineOptions"))
+    engine.merge(OptionDict(*given->as<OptionDict>()));
+  std::vector<std::string> asked;
+  for (const char* key : {"autoReport.all", "autoReport.outputExecutionProfile"}) {
+    const auto found = engine.find(std::string(key));
+    if (found == engine.end()) continue;
+    const auto* text = found->second.as<std::string>();
+    const bool is_true =
+        text == nullptr ? found->second.truth() : *text == "true" || *text == "True" || *text == "TRUE";
+    if (is_true) asked.push_back(key);
+  }
+  if (!asked.empty()) {
+    refuse(fmt::format("Profiling ({} of enableProfiling or POPLAR_ENGINE_OPTIONS)", fmt::join(asked, ", ")),
+           "measure the time of a call from the program");
+  }
+}
+
+void check_features(const OptionStore& options) {
+  std::vector<std::string> anchors;
+  for (const auto& [name, tensor] : *options.get(kGeneral, "anchored_tensors").as<OptionDict>()) {
+    anchors.push_back(std::get<std::string>(name));
+  }
+  if (!anchors.empty()) {
+    refuse(fmt::format("Returning inner tensors ({}) with anchorTensor", fmt::join(anchors, ", ")),
+           "return the tensors from forward instead");
+  }
+  const std::string on = spelled(true);
+  if (options.popart_flag("enableStochasticRounding")) {
+    refuse("Precision.enableStochasticRounding(" + on + ")", "results are rounded to nearest even");
+  }
+  if (options.popart_flag("automaticLossScalingSettings.enabled")) {
+    refuse("Training.setAutomaticLossScaling(" + on + ")", "give the optimiser a fixed loss_scaling");
+  }
+  if (options.popart_flag("syntheticDataMode")) {
+    refuse("enableSyntheticData(" + on + ")", "inputs always come from the host");
+  }
+  if (options.popart_flag("enableEngineCaching")) {
+    const OptionValue* path = options.find(kPopart, "cachePath");
+    refuse(fmt::format("Caching executables (enableExecutableCaching or POPTORCH_CACHE_DIR: {})",
+                       path == nullptr ? spelled_null() : *path->as<std::string>()),
+           "compile without a cache");
+  }
+  if (options.popart_flag("saveInitializersToFile")) {
+    refuse("_Popart option saveInitializersToFile", "save the state of the model instead");
+  }
+  if (options.popart_flag("instrumentWithHardwareCycleCounter")) {
+    refuse("logCycleCount(" + on + ")", "virtual IPUs have no cycle counter; measure the time of a call");
+  }
+}
+
+void warn_of_features(const OptionStore& options) {
+  const OptionValue* partials = options.find(kPopart, "partialsTypeMatMuls");
+  if (partials != nullptr && *partials == OptionValue("half")) {
+    aspen::log::warn("Precision.setPartialsType({}): matrix products still accumulate in float32",
+                     spelled("torch::half"));
+  }
+  const OptionValue* recomputation = options.find(kPopart, "autoRecomputation");
+  if (recomputation != nullptr && recomputation->integer() == kNormOnly) {
+    aspen::log::warn(
+        "_Popart option autoRecomputation: NormOnly keeps all activations, because normalisations alone are not "
+        "computed again; Pipeline and RecomputeAll save memory. Results are the same");
+  }
+}
+
+// By default a pipeline computes the activations of its stages again; elsewhere that must be asked for.
+aspen::Recompute recompute(const OptionValue* asked, bool is_pipeline) {
+  if (asked == nullptr) return aspen::Recompute::kStages;
+  const std::int64_t kind = asked->integer();
+  if (kind == kPipeline || (kind == kStandard && is_pipeline)) return aspen::Recompute::kStages;
+  return kind == kStandard || kind == kRecomputeAll ? aspen::Recompute::kAll : aspen::Recompute::kNothing;
+}
+
+aspen::ReplicaGrouping input_grouping(const OptionStore& options) {
+  const std::int64_t size = options.integer("input_group_size");
+  if (size == 1) return {.kind = aspen::ReplicaGrouping::Kind::kNone};
+  return {static_cast<aspen::ReplicaGrouping::Kind>(options.integer("input_cgt")), static_cast<std::size_t>(size)};
+}
+
+// Of a location that the options give; nothing: they leave it to the strategy.
+std::optional<std::int64_t> location_entry(const OptionStore& options, const char* kind, const char* entry) {
+  const OptionValue* location = options.find(kLocations, std::string("location_") + kind);
+  if (location == nullptr) return std::nullopt;
+  const auto& entries = *location->as<OptionDict>();
+  const auto found = entries.find(std::string(entry));
+  if (found == entries.end()) return std::nullopt;
+  return found->second.integer();
+}
+
+// The location of activations wins over what the strategy says of them.
+aspen::Execution execution(const ExecutionStrategy& strategy) {
+  if (strategy.isPhased()) return aspen::Execution::kPhased;
+  return strategy.kind() == ExecutionStrategy::Kind::Sharded ? aspen::Execution::kSharded
+                                                             : aspen::Execution::kPipelined;
+}
+
+aspen::Liveness liveness(const ExecutionStrategy& strategy) {
+  switch (strategy.liveness()) {
+    case Liveness::AlwaysLive: return aspen::Liveness::kAlwaysLive;
+    case Liveness::OffChipAfterFwd:
+    case Liveness::OffChipAfterFwdNoOverlap: return aspen::Liveness::kOffDeviceAfterForward;
+    case Liveness::OffChipAfterEachPhase: break;
+  }
+  return aspen::Liveness::kOffDeviceAfterEachPhase;
+}
+
+// The location of activations wins over what the strategy says.
+aspen::Liveness liveness(const OptionStore& options, const ExecutionStrategy& strategy) {
+  if (!strategy.isPhased()) return aspen::Liveness::kAlwaysLive;
+  const std::optional<std::int64_t> on_chip = location_entry(options, "activation", "onChip");
+  if (!on_chip) return liveness(strategy);
+  if (*on_chip != 0) return aspen::Liveness::kAlwaysLive;
+  return std::max(liveness(strategy), aspen::Liveness::kOffDeviceAfterForward);
+}
+
+aspen::TensorLocation location(const OptionStore& options, const char* kind, bool off_device) {
+  aspen::TensorLocation made;
+  const std::optional<std::int64_t> on_chip = location_entry(options, kind, "onChip");
+  made.off_device = on_chip ? *on_chip == 0 : off_device;
+  made.sharded = location_entry(options, kind, "useReplicatedTensorSharding").value_or(0) != 0;
+  made.min_elements = location_entry(options, kind, "minElementsForOffChip").value_or(made.min_elements);
+  made.min_shard_elements =
+      location_entry(options, kind, "minElementsForReplicatedTensorSharding").value_or(made.min_shard_elements);
+  return made;
+}
+
+// What phases do not need is kept off the device between them, unless the options say otherwise.
+aspen::TensorLocations locations(const OptionStore& options, bool phased, aspen::Liveness liveness) {
+  return {location(options, "weight", phased), location(options, "optimizer", phased),
+          location(options, "accumulator", phased),
+          location(options, "activation", phased && liveness != aspen::Liveness::kAlwaysLive)};
+}
+
+// Executors without a seed draw different numbers.
+std::uint64_t seed(const OptionStore& options) {
+  if (const OptionValue* given = options.find(kGeneral, "random_seed"))
+    return static_cast<std::uint64_t>(given->integer());
+  std::random_device source;
+  return (static_cast<std::uint64_t>(source()) << 16) ^ source();
+}
+
+}  // namespace
+
+void check_options(const OptionStore& options) {
+  check_popart_options(options.group(kPopart));
+  check_at_least_one("deviceIterations", options.integer("device_iterations"));
+  check_at_least_one("Training.gradientAccumulation", options.gradient_accumulation());
+  check_devices(options);
+  check_reduction(options);
+  check_features(options);
+  warn_of_features(options);
+  check_profiling(options);
+}
+
+CompileSettings compile_settings(const OptionStore& options, const ExecutionStrategy& strategy, bool training,
+                                 const std::set<std::int64_t>& ipus) {
+  const bool is_pipeline = strategy.kind() == ExecutionStrategy::Kind::Pipelined && ipus.size() > 1;
+  CompileSettings made;
+  aspen::CompileOptions& told = made.options;
+  told.gradient_accumulation = training ? options.gradient_accumulation() : 1;
+  told.device_iterations = options.integer("device_iterations");
+  told.mean_reduction = reduction(options) == kMean;
+  told.running_mean = mean_strategy(options) == kRunning;
+  told.checks_floats = options.popart_flag("enableFloatingPointChecks");
+  told.execution = execution(strategy);
+  if (const OptionValue* depth = options.find(kPopart, "defaultPrefetchBufferingDepth")) {
+    told.prefetch_depth = depth->integer();
+  }
+  told.recompute = recompute(options.find(kPopart, "autoRecomputation"), is_pipeline);
+  told.replicas = static_cast<std::size_t>(options.integer("replication_factor"));
+  told.input_grouping = input_grouping(options);
+  told.liveness = liveness(options, strategy);
+  told.separate_backward_phase = strategy.separateBackwardPhase();
+  told.locations = locations(options, strategy.isPhased(), told.liveness);
+  made.seed = seed(options);
+  made.backend = *options.get(kHost, "backend").as<std::string>();
+  return made;
+}
+
+}  // namespace poptorch

@@ -1,0 +1,20 @@
+// From Options to what the compiler is told: how devices work together, what they keep and where.
+#pragma once
+
+#include <set>
+
+#include "poptorch/api/option_store.h"
+#include "poptorch/model/model.h"
+
+namespace poptorch {
+
+class ExecutionStrategy;
+
+// Raises an Error for the first option that is wrong, or that the engine cannot honour.
+void check_options(const OptionStore& options);
+
+// `ipus`: the devices of the blocks of the model. The optimiser is left to the caller.
+CompileSettings compile_settings(const OptionStore& options, const ExecutionStrategy& strategy, bool training,
+                                 const std::set<std::int64_t>& ipus);
+
+}  // namespace poptorch
