@@ -13,7 +13,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -25,6 +24,7 @@
 #include <vector>
 
 #include "poptorch/options.h"
+#include "poptorch/structure.h"
 
 namespace poptorch {
 
@@ -70,8 +70,8 @@ class DataLoader {
 
   // The data set is a type with get(index) and size(), one of torch::data::datasets, or an iterable one: next()
   // returns an optional that is empty at the end, reset() is called before each epoch if there is such a function.
-  // An element is a tensor, a number, or a vector, array, pair, tuple or torch::data::Example of such; elements are
-  // stacked. With several workers get is called from several threads at once.
+  // An element is a tensor, a number, or a vector, array, pair, tuple, torch::data::Example or struct (structure.h) of
+  // such; elements are stacked. With several workers get is called from several threads at once.
   template <class DataSet>
   DataLoader(const Options& options, DataSet dataset, const DataLoaderOptions& settings = {});
   // The same with a function of your own that makes the tensors of a batch from a vector of elements, of any type.
@@ -128,37 +128,43 @@ at::Tensor number(std::int64_t value);
 at::Tensor number(float value);
 at::Tensor number(double value);
 
-template <class T, class = void>
-struct is_range : std::false_type {};
 template <class T>
-struct is_range<T, std::void_t<decltype(std::begin(std::declval<const T&>()))>> : std::true_type {};
-template <class T, class = void>
-struct is_example : std::false_type {};
+concept IsExample = requires(const T& value) {  // torch::data::Example
+  value.data;
+  value.target;
+};
 template <class T>
-struct is_example<T, std::void_t<decltype(T::data), decltype(T::target)>> : std::true_type {};
-template <class T, class = void>
-struct is_tuple : std::false_type {};
+concept IsRange = requires(const T& value) {
+  std::begin(value);
+};
 template <class T>
-struct is_tuple<T, std::void_t<decltype(std::tuple_size<T>::value)>> : std::true_type {};
+concept HasGet = requires(T& dataset) {
+  dataset.get(std::size_t());
+};
+template <class T>
+concept HasNext = requires(T& dataset) {
+  dataset.next();
+};
 
 template <class T>
 void append_tensors(const T& value, std::vector<at::Tensor>& into) {
-  if constexpr (std::is_convertible_v<const T&, const at::Tensor&>) {
+  if constexpr (std::is_convertible_v<const T&, const at::Tensor&>) {  // an Example without target is, too
     into.push_back(value);
   } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, float> || std::is_same_v<T, double>) {
     into.push_back(number(value));
   } else if constexpr (std::is_integral_v<T>) {
     into.push_back(number(static_cast<std::int64_t>(value)));
-  } else if constexpr (is_example<T>::value) {
+  } else if constexpr (IsExample<T>) {
     append_tensors(value.data, into);
     append_tensors(value.target, into);
-  } else if constexpr (is_range<T>::value) {
+  } else if constexpr (IsRange<T>) {
     for (const auto& part : value) append_tensors(part, into);
-  } else if constexpr (is_tuple<T>::value) {
+  } else if constexpr (HasMembers<T>) {
+    append_tensors(Structure<T>::members(const_cast<T&>(value)), into);
+  } else if constexpr (IsTuple<T>) {
     std::apply([&](const auto&... parts) { (append_tensors(parts, into), ...); }, value);
   } else {
-    // torch::data::example::NoTarget
-    static_assert(std::is_empty_v<T>, "an element of a data set is made of tensors and numbers");
+    static_assert(always_false<T>, "an element of a data set is made of tensors and numbers");
   }
 }
 
@@ -169,32 +175,11 @@ std::vector<at::Tensor> tensors_of(const T& element) {
   return tensors;
 }
 
-template <class T, class = void>
-struct has_get : std::false_type {};
-template <class T>
-struct has_get<T, std::void_t<decltype(std::declval<T&>().get(std::size_t()))>> : std::true_type {};
-template <class T, class = void>
-struct has_next : std::false_type {};
-template <class T>
-struct has_next<T, std::void_t<decltype(std::declval<T&>().next())>> : std::true_type {};
-template <class T, class = void>
-struct has_reset : std::false_type {};
-template <class T>
-struct has_reset<T, std::void_t<decltype(std::declval<T&>().reset())>> : std::true_type {};
-template <class T, class = void>
-struct has_size : std::false_type {};
-template <class T>
-struct has_size<T, std::void_t<decltype(std::declval<const T&>().size())>> : std::true_type {};
-template <class T, class = void>
-struct is_optional : std::false_type {};
-template <class T>
-struct is_optional<T, std::void_t<decltype(std::declval<const T&>().has_value())>> : std::true_type {};
-
 template <class DataSet>
 std::optional<std::int64_t> size_of(const DataSet& dataset) {
-  if constexpr (!has_size<DataSet>::value) {
+  if constexpr (!requires { dataset.size(); }) {
     return std::nullopt;
-  } else if constexpr (is_optional<decltype(dataset.size())>::value) {
+  } else if constexpr (requires { dataset.size().has_value(); }) {
     const auto size = dataset.size();
     return size.has_value() ? std::optional<std::int64_t>(static_cast<std::int64_t>(*size)) : std::nullopt;
   } else {
@@ -207,7 +192,7 @@ template <class DataSet>
 decltype(auto) element_of(DataSet& dataset, std::int64_t index) {
   try {
     const auto position = static_cast<std::size_t>(index);
-    if constexpr (has_get<DataSet>::value) {
+    if constexpr (HasGet<DataSet>) {
       return dataset.get(position);
     } else {
       return dataset.get_batch(c10::ArrayRef<std::size_t>(position));
@@ -221,13 +206,13 @@ template <class DataSet>
 DataSource source_of_stream(std::shared_ptr<DataSet> dataset) {
   DataSource source;
   source.size = size_of(*dataset);
-  if constexpr (has_reset<DataSet>::value) source.reset = [dataset] { dataset->reset(); };
+  if constexpr (requires { dataset->reset(); }) source.reset = [dataset] { dataset->reset(); };
   return source;
 }
 
 template <class DataSet>
 DataSource source_of(std::shared_ptr<DataSet> dataset) {
-  if constexpr (has_next<DataSet>::value) {
+  if constexpr (HasNext<DataSet>) {
     DataSource source = source_of_stream(dataset);
     source.next = [dataset]() -> std::optional<std::vector<at::Tensor>> {
       const auto element = dataset->next();
@@ -238,7 +223,7 @@ DataSource source_of(std::shared_ptr<DataSet> dataset) {
   } else {
     DataSource source;
     source.size = size_of(*dataset);
-    if constexpr (!has_get<DataSet>::value && is_example<decltype(element_of(*dataset, 0))>::value) {
+    if constexpr (!HasGet<DataSet> && IsExample<decltype(element_of(*dataset, 0))>) {
       source.get_batch = [dataset](const std::vector<std::int64_t>& indices) {  // one that collates: torch's Stack
         return tensors_of(dataset->get_batch(std::vector<std::size_t>(indices.begin(), indices.end())));
       };
@@ -251,7 +236,7 @@ DataSource source_of(std::shared_ptr<DataSet> dataset) {
 
 template <class DataSet, class Collate>
 DataSource source_of(std::shared_ptr<DataSet> dataset, Collate collate) {
-  if constexpr (has_next<DataSet>::value) {
+  if constexpr (HasNext<DataSet>) {
     DataSource source = source_of_stream(dataset);
     source.next_batch = [dataset, collate](std::int64_t count) mutable {
       std::vector<std::decay_t<decltype(*dataset->next())>> elements;
@@ -265,7 +250,7 @@ DataSource source_of(std::shared_ptr<DataSet> dataset, Collate collate) {
     };
     return source;
   } else {
-    static_assert(has_get<DataSet>::value, "a data set to be collated has get(index)");
+    static_assert(HasGet<DataSet>, "a data set to be collated has get(index)");
     DataSource source;
     source.size = size_of(*dataset);
     source.get_batch = [dataset, collate](const std::vector<std::int64_t>& indices) {

@@ -46,6 +46,13 @@ class Executor {
   bool copyWeightsToHostIfNeeded();
   // Takes over what the module's tensors hold now.
   void copyWeightsToDevice();
+  // The same for the buffers that options.updatableNamedBuffers lists, and nothing else.
+  void copyNamedBuffersToDevice();
+
+  // Before the model is compiled: groups of `shards` replicas have their own values of the parameter, which holds those
+  // of all groups (OnePerGroup) or replicas (AllReplicas) along an additional first axis that forward does not see.
+  void replicaGrouping(const std::string& parameter, CommGroupType type, std::int64_t shards,
+                       VariableRetrievalMode mode = VariableRetrievalMode::OnePerGroup);
 
   // Frees the device; weights that were trained and buffers that forward wrote are copied to the host first. The next
   // call continues where this ended.

@@ -106,6 +106,21 @@ void check_updatable_buffers(const OptionStore& options, const std::vector<std::
   }
 }
 
+void check_may_group(const std::string& name, const at::Tensor& parameter, bool is_compiled) {
+  if (is_compiled) {
+    throw Error(fmt::format(
+        "[replicaGrouping] parameter \"{}\": the model is compiled already; call replicaGrouping before its "
+        "first call, or destroy() first.",
+        name));
+  }
+  if (parameter.dim() == 0) {
+    throw Error(
+        fmt::format("[replicaGrouping] parameter \"{}\" is a single number; it needs a first dimension that holds one "
+                    "value for each group of replicas.",
+                    name));
+  }
+}
+
 bool attaches_when_compiled(const OptionStore& options) { return options.integer("connection_type") == kAlways; }
 
 void check_may_attach(const OptionStore& options) {

@@ -40,6 +40,10 @@ void check_written_buffers(const OptionStore& options, const std::vector<std::st
 // An Error if updatableNamedBuffers lists what is no buffer of the model.
 void check_updatable_buffers(const OptionStore& options, const std::vector<std::string>& buffers);
 
+// Groups of replicas are to have values of their own of this parameter: an Error if the model is compiled already, or
+// if the parameter has no axis for the groups.
+void check_may_group(const std::string& name, const at::Tensor& parameter, bool is_compiled);
+
 // ConnectionType: OnDemand attaches at the first call; a model with Never can only be compiled, else an ArgumentError.
 bool attaches_when_compiled(const OptionStore& options);
 void check_may_attach(const OptionStore& options);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <mutex>
+#include <optional>
 
 #include "aspen/base/log.h"
 #include "poptorch/api/batching.h"
@@ -38,11 +41,14 @@ std::string text_of(double number) { return fmt::format("{}", number); }
 
 }  // namespace detail
 
+using Groupings = std::map<std::string, aspen::ReplicaGrouping>;  // by parameter
+
 struct Executor::State {
   std::recursive_mutex turn;  // calls from several threads wait for it
   bool training = false;
   ModelState tensors;
   Options options;
+  Groupings groupings;
   std::shared_ptr<DeviceOptimizer> optimizer;  // nullptr for inference
   std::unique_ptr<Session> session;
   // Of the compiled model: what it was called with, and what forward returned.
@@ -56,6 +62,30 @@ struct Executor::State {
   void compile(const Call& call);
   void check(const Call& call) const;
 };
+
+namespace {
+
+// While it lives grouped parameters have one of their values: what forward sees in every replica.
+class SingleValues {
+ public:
+  SingleValues(const ModelState& tensors, const Groupings& groupings) {
+    for (const auto& [name, tensor] : tensors.parameters) {
+      if (!groupings.contains(name)) continue;
+      whole_.emplace_back(tensor, tensor.detach());
+      tensor.set_data(whole_.back().second[0].clone());
+    }
+  }
+  ~SingleValues() {
+    for (const auto& [parameter, values] : whole_) parameter.set_data(values);
+  }
+  SingleValues(const SingleValues&) = delete;
+  SingleValues& operator=(const SingleValues&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> whole_;
+};
+
+}  // namespace
 
 // Of a call that is to be compiled, or that must be as the one that was.
 void Executor::State::check(const Call& call) const {
@@ -86,7 +116,14 @@ void Executor::State::compile(const Call& call) {
   const OutputRequest request = output_request(options.store(), training);
   const MicroBatches batches = micro_batches(options.store(), training);
   auto model = std::make_shared<Model>(training);
-  for (const auto& [name, tensor] : tensors.parameters) model->add_tensor(name, tensor, true);
+  const auto replicas = static_cast<std::size_t>(options.replicationFactor());
+  for (const auto& [name, tensor] : tensors.parameters) {
+    if (const auto grouped = groupings.find(name); grouped != groupings.end()) {
+      model->add_grouped_parameter(name, tensor, tensor, grouped->second, replicas);
+    } else {
+      model->add_tensor(name, tensor, true);
+    }
+  }
   std::vector<std::string> buffers;
   for (const auto& [name, tensor] : tensors.buffers) {
     model->add_tensor(name, tensor, false);
@@ -99,6 +136,7 @@ void Executor::State::compile(const Call& call) {
     names.push_back("input" + call.arguments.places[i]);
     examples.push_back(first_micro_batch(names.back(), call.arguments.tensors[i], batches));
   }
+  std::optional<SingleValues> single(std::in_place, tensors, groupings);
   const auto forward = [&](const Tensors& traced) { return call.forward(traced, results).tensors; };
   const CaptureContext context(capture_rules(options.store(), options.executionStrategy(), training));
   outputs = model->capture(forward, examples, names);
@@ -113,6 +151,7 @@ void Executor::State::compile(const Call& call) {
     if (optimizer->needs_running_mean()) told.options.running_mean = true;
   }
   model->compile(told);
+  single.reset();
   session->adopt(std::move(model), {options.deviceIterations(), gradient_accumulation(), request});
   arguments = call.arguments;
   arguments.tensors.clear();  // not to be kept alive
@@ -220,6 +259,27 @@ bool Executor::copyWeightsToHostIfNeeded() {
 
 void Executor::copyWeightsToDevice() {
   in_turn(*state_, [&] { state_->session->copy_weights_to_device(); });
+}
+
+void Executor::copyNamedBuffersToDevice() {
+  in_turn(*state_, [&] { state_->session->copy_buffers_to_device(state_->options.updatableNamedBuffers()); });
+}
+
+void Executor::replicaGrouping(const std::string& parameter, CommGroupType type, std::int64_t shards,
+                               VariableRetrievalMode mode) {
+  in_turn(*state_, [&] {
+    const auto& all = state_->tensors.parameters;
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& entry) { return entry.first == parameter; });
+    if (found == all.end()) {
+      throw Error(fmt::format("[replicaGrouping] the module has no parameter \"{}\".", parameter));
+    }
+    check_may_group(parameter, found->second, isCompiled());
+    state_->groupings.erase(parameter);
+    if (type == CommGroupType::All) return;
+    state_->groupings[parameter] = {static_cast<aspen::ReplicaGrouping::Kind>(type), static_cast<std::size_t>(shards),
+                                    mode == VariableRetrievalMode::AllReplicas};
+  });
 }
 
 void Executor::detachFromDevice() {

@@ -58,7 +58,23 @@ void Model::add_tensor(const std::string& name, const at::Tensor& tensor, bool i
 }
 
 void Model::add_grouped_parameter(const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
-                                  const aspen::ReplicaGrouping& grouping) {
+                                  const aspen::ReplicaGrouping& grouping, std::size_t replicas) {
+  if (aspen::has_size(grouping.kind) && (grouping.size < 1 || replicas % grouping.size != 0)) {
+    throw aspen::UserError(
+        "[replicaGrouping] parameter \"{}\" has {} replicas in each group, which does not divide the replication "
+        "factor "
+        "{}.",
+        name, grouping.size, replicas);
+  }
+  const std::size_t values = grouping.returns_all ? replicas : grouping.num_groups(replicas);
+  if (tensor.size(0) != static_cast<std::int64_t>(values)) {
+    throw aspen::UserError(
+        "[replicaGrouping] parameter \"{}\" has shape {}; there are {} {}, so its first dimension must be {}: one "
+        "value "
+        "for each of them.",
+        name, aspen::to_string(shape_of(tensor)), values, grouping.returns_all ? "replicas" : "groups of replicas",
+        values);
+  }
   add_tensor(name, tensor, true);
   tensors_.back().seen = seen;
   tensors_.back().grouping = grouping;

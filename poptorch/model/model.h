@@ -56,9 +56,10 @@ class Model {
   // A parameter or buffer. The same tensor under a second name is tied to the first.
   void add_tensor(const std::string& name, const at::Tensor& tensor, bool is_parameter);
   // A parameter that differs between groups of replicas: `tensor` holds the value of each group (of each replica, if
-  // the grouping returns all), one after the other along its first axis; forward sees `seen`, which is one of them.
+  // the grouping returns all), one after the other along its first axis; forward sees `seen`, which has one of them
+  // while the model is captured and compiled.
   void add_grouped_parameter(const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
-                             const aspen::ReplicaGrouping& grouping);
+                             const aspen::ReplicaGrouping& grouping, std::size_t replicas);
 
   // Runs forward once on symbolic tensors shaped like `inputs`. Once per model. Threads take turns.
   using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& traced)>;

@@ -187,7 +187,7 @@ aspen::TensorType Model::host_type(const aspen::ProgramVariable& variable) const
   aspen::TensorType type = variable.type;
   if (variable.sharded) {
     for (const HostTensor& entry : tensors_) {
-      if (variable.name.ends_with("___" + entry.name)) type.shape = shape_of(entry.seen);
+      if (variable.name.ends_with("___" + entry.name)) type.shape = find_variable(entry.name)->type.shape;
     }
   }
   const aspen::ReplicaGrouping& grouping = variable.grouping;

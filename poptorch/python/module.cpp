@@ -79,8 +79,8 @@ void compile(Model& model, bool training, const OptionStore& options, const Exec
 }
 
 void add_grouped_parameter(Model& model, const std::string& name, const at::Tensor& tensor, const at::Tensor& seen,
-                           const py::tuple& grouping) {
-  model.add_grouped_parameter(name, tensor, seen, replica_grouping(grouping));
+                           const py::tuple& grouping, std::size_t replicas) {
+  model.add_grouped_parameter(name, tensor, seen, replica_grouping(grouping), replicas);
 }
 
 // A call that may have to wait for a run in another thread, which needs the interpreter to ask for signals.
@@ -125,7 +125,7 @@ void bind_model(py::module_& module) {
       .def(py::init<bool>(), py::arg("training"))
       .def("add_tensor", &Model::add_tensor, py::arg("name"), py::arg("tensor"), py::arg("is_parameter"))
       .def("add_grouped_parameter", &add_grouped_parameter, py::arg("name"), py::arg("tensor"), py::arg("seen"),
-           py::arg("grouping"))
+           py::arg("grouping"), py::arg("replicas"))
       .def("capture", &capture, py::arg("forward"), py::arg("inputs"), py::arg("names"), py::arg("options"),
            py::arg("strategy"), py::arg("training"))
       .def("written_inputs", &Model::written_inputs)

@@ -12,6 +12,19 @@
 
 namespace {
 
+struct Pair {  // in an element
+  float first, second;
+};
+
+}  // namespace
+
+template <>
+struct poptorch::Structure<Pair> {
+  static auto members(Pair& pair) { return std::tie(pair.first, pair.second); }
+};
+
+namespace {
+
 using poptorch::DataLoader;
 using poptorch::DataLoaderMode;
 using poptorch::DataLoaderOptions;
@@ -216,9 +229,9 @@ TEST(DataLoader, RejectsWrongSettings) {
 
 // -- what an element may be -------------------------------------------------------------------------------------------
 struct Mixed {
-  std::tuple<std::vector<torch::Tensor>, double, bool, std::array<float, 2>> get(std::size_t index) const {
+  std::tuple<std::vector<torch::Tensor>, double, std::array<bool, 1>, Pair> get(std::size_t index) const {
     const auto value = static_cast<double>(index);
-    return {{torch::full({1, 2}, value), torch::zeros({0})}, value, index % 2 == 1, {1, 2}};
+    return {{torch::full({1, 2}, value), torch::zeros({0})}, value, {index % 2 == 1}, {1, 2}};
   }
   std::int64_t size() const { return 4; }
 };

@@ -157,8 +157,6 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         plan = ArgumentPlan(Signature(self._executed.forward), args, kwargs)
         inputs = plan.micro_batch(*poptorch_core.micro_batches(options._store, self._training))
         core = poptorch_core.Model(self._training)
-        for name, grouping in self._groupings.items():
-            grouping.check(name, self._executed._parameters[name], options.replication_factor)
         grouped = _replica_grouping.single_values(self._executed, self._groupings)
         self._session.sync_sources()
         self._add_tensors(core, grouped.values)
@@ -190,8 +188,8 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
         with _weight_sync.suspended(self._executed):
             for name, parameter in self._executed.named_parameters():
                 if name in grouped:
-                    grouping = self._groupings[name].for_core()
-                    core.add_grouped_parameter(name, parameter, grouped[name], grouping)
+                    replicas = self._options.replication_factor
+                    core.add_grouped_parameter(name, parameter, grouped[name], self._groupings[name], replicas)
                 else:
                     core.add_tensor(name, parameter, True)
             for name, buffer in self._executed.named_buffers():

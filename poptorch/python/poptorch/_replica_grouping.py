@@ -4,37 +4,8 @@ import copy
 
 import torch
 
+from . import poptorch_core
 from .enums import CommGroupType, VariableRetrievalMode
-from .errors import createPoptorchError
-
-
-class Grouping:
-    """Which replicas share a value of a parameter."""
-
-    def __init__(self, kind, size, returns_all):
-        self._kind = kind
-        self._size = size
-        self._returns_all = returns_all
-
-    def check(self, name, tensor, replicas):
-        """The host's parameter must hold as many values as there are groups, or replicas."""
-        if self._kind != CommGroupType.NoGrouping and (self._size < 1 or replicas % self._size != 0):
-            raise createPoptorchError(
-                f'[replicaGrouping] parameter "{name}" has {self._size} replicas in each group, which does not divide '
-                f"the replication factor {replicas}."
-            )
-        expected = replicas
-        if self._kind != CommGroupType.NoGrouping and not self._returns_all:
-            expected = replicas // self._size
-        if tensor.shape[0] != expected:
-            what = "replicas" if self._returns_all else "groups of replicas"
-            raise createPoptorchError(
-                f'[replicaGrouping] parameter "{name}" has shape {list(tensor.shape)}; there are {expected} {what}, so '
-                f"its first dimension must be {expected}: one value for each of them."
-            )
-
-    def for_core(self):
-        return self._kind.value, self._size, self._returns_all
 
 
 class ExecutorParameter(torch.nn.Parameter):
@@ -60,22 +31,13 @@ class ExecutorParameter(torch.nn.Parameter):
             raise AssertionError(f"shards must be an int, not {shards!r}")
         if not isinstance(variable_retrieval_mode, VariableRetrievalMode):
             raise AssertionError(f"Expected a VariableRetrievalMode, not {variable_retrieval_mode!r}")
-        if self._executor.isCompiled():
-            raise createPoptorchError(
-                f'[replicaGrouping] parameter "{self._name}": the model is compiled already; call replicaGrouping '
-                "before its first call, or destroy() first."
-            )
-        if self._parameter.dim() == 0:
-            raise createPoptorchError(
-                f'[replicaGrouping] parameter "{self._name}" is a single number; it needs a first dimension that holds '
-                "one value for each group of replicas."
-            )
+        poptorch_core.check_may_group(self._name, self._parameter, self._executor.isCompiled())
         groupings = self._executor._groupings
         if comm_group_type == CommGroupType.All:
             groupings.pop(self._name, None)
         else:
             returns_all = variable_retrieval_mode == VariableRetrievalMode.AllReplicas
-            groupings[self._name] = Grouping(comm_group_type, shards, returns_all)
+            groupings[self._name] = (comm_group_type.value, shards, returns_all)
 
     def __setattr__(self, name, value):
         setattr(self._parameter, name, value)
