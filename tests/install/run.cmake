@@ -10,4 +10,6 @@ foreach(command
   separate_arguments(arguments UNIX_COMMAND ${command})
   execute_process(COMMAND ${CMAKE_COMMAND} ${arguments} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
-execute_process(COMMAND ${work}/consumer/consumer COMMAND_ERROR_IS_FATAL ANY)
+foreach(program consumer first_program)
+  execute_process(COMMAND ${work}/consumer/${program} COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
