@@ -9,6 +9,9 @@
 #include <tuple>
 #include <vector>
 
+// Where Debian's package dataset-fashion-mnist puts it.
+inline const std::string kFashionMnist = "/usr/share/datasets/fashion-mnist";
+
 // (B, 1, 28, 28) -> log probabilities (B, 10)
 struct ClassifierImpl : torch::nn::Module {
   ClassifierImpl() {

@@ -12,6 +12,7 @@
 #include <iostream>
 #include <string>
 
+#include "arguments.h"
 #include "classifier.h"
 
 namespace {
@@ -62,32 +63,19 @@ void train(const std::shared_ptr<ClassifierImpl>& net, const Data& data, int epo
 }  // namespace
 
 int main(int argc, char** argv) {
-  int epochs = 5;
-  std::int64_t images = 60000;
-  std::string folder = "/usr/share/datasets/fashion-mnist", load, save;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string option = argv[i], value = argv[i + 1];
-    if (option == "--epochs")
-      epochs = std::stoi(value);
-    else if (option == "--images")
-      images = std::stoi(value);
-    else if (option == "--data")
-      folder = value;
-    else if (option == "--load")
-      load = value;
-    else if (option == "--save")
-      save = value;
-    else
-      return std::fprintf(stderr, "fashion_mnist: unknown option %s; see the top of its source\n", argv[i]), 2;
-  }
   try {
+    const auto options = read_arguments(
+        argc, argv,
+        {{"--epochs", "5"}, {"--images", "60000"}, {"--data", kFashionMnist}, {"--load", ""}, {"--save", ""}});
     torch::manual_seed(42);
     auto net = std::make_shared<ClassifierImpl>();
-    if (!load.empty()) torch::load(net, load);
-    train(net, load_fashion_mnist(folder, "train").first(images), epochs);
+    if (const std::string& file = options.at("--load"); !file.empty()) torch::load(net, file);
+    const Data data = load_fashion_mnist(options.at("--data"), "train").first(std::stoll(options.at("--images")));
+    train(net, data, std::stoi(options.at("--epochs")));
     net->eval();
-    std::printf("accuracy on the test images: %.2f%%\n", 100 * accuracy(net, load_fashion_mnist(folder, "t10k")));
-    if (!save.empty()) torch::save(net, save);
+    const Data tests = load_fashion_mnist(options.at("--data"), "t10k");
+    std::printf("accuracy on the test images: %.2f%%\n", 100 * accuracy(net, tests));
+    if (const std::string& file = options.at("--save"); !file.empty()) torch::save(net, file);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

@@ -14,6 +14,8 @@
 #include <map>
 #include <string>
 
+#include "arguments.h"
+
 namespace {
 
 // Points of a plane, y = 3a - 2b + 1, made when they are asked for as others would read a file.
@@ -88,14 +90,16 @@ void run(std::map<std::string, std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::map<std::string, std::string> arguments = {{"--epochs", "20"},  {"--seed", "1"},      {"--workers", "2"},
-                                                  {"--mode", "async"}, {"--shuffle", "yes"}, {"--drop-last", "yes"},
-                                                  {"--process", ""},   {"--save", ""}};
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (arguments.count(argv[i]) == 0) return std::fprintf(stderr, "unknown option %s\n", argv[i]), 2;
-    arguments[argv[i]] = argv[i + 1];
-  }
   try {
+    auto arguments = read_arguments(argc, argv,
+                                    {{"--epochs", "20"},
+                                     {"--seed", "1"},
+                                     {"--workers", "2"},
+                                     {"--mode", "async"},
+                                     {"--shuffle", "yes"},
+                                     {"--drop-last", "yes"},
+                                     {"--process", ""},
+                                     {"--save", ""}});
     run(arguments);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <string>
 
+#include "arguments.h"
 #include "classifier.h"
 
 namespace {
@@ -73,24 +74,12 @@ void run(int epochs, const Data& data, const Data& tests, const std::string& fol
 }  // namespace
 
 int main(int argc, char** argv) {
-  int epochs = 5;
-  std::int64_t images = 60000;
-  std::string folder = "/usr/share/datasets/fashion-mnist", checkpoint;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string option = argv[i], value = argv[i + 1];
-    if (option == "--epochs")
-      epochs = std::stoi(value);
-    else if (option == "--images")
-      images = std::stoi(value);
-    else if (option == "--data")
-      folder = value;
-    else if (option == "--checkpoint")
-      checkpoint = value;
-    else
-      return std::fprintf(stderr, "train_and_evaluate: unknown option %s; see the top of its source\n", argv[i]), 2;
-  }
   try {
-    run(epochs, load_fashion_mnist(folder, "train").first(images), load_fashion_mnist(folder, "t10k"), checkpoint);
+    const auto options = read_arguments(
+        argc, argv, {{"--epochs", "5"}, {"--images", "60000"}, {"--data", kFashionMnist}, {"--checkpoint", ""}});
+    const Data data = load_fashion_mnist(options.at("--data"), "train").first(std::stoll(options.at("--images")));
+    const Data tests = load_fashion_mnist(options.at("--data"), "t10k");
+    run(std::stoi(options.at("--epochs")), data, tests, options.at("--checkpoint"));
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

@@ -12,6 +12,8 @@
 #include <iostream>
 #include <string>
 
+#include "arguments.h"
+
 namespace {
 
 constexpr std::int64_t kTokens = 16, kLength = 8, kWidth = 32, kHeads = 4;
@@ -96,21 +98,9 @@ void run(int steps, const std::string& load, const std::string& save) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int steps = 300;
-  std::string load, save;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string option = argv[i];
-    if (option == "--steps")
-      steps = std::stoi(argv[i + 1]);
-    else if (option == "--load")
-      load = argv[i + 1];
-    else if (option == "--save")
-      save = argv[i + 1];
-    else
-      return std::fprintf(stderr, "usage: transformer [--steps N] [--load WEIGHTS] [--save WEIGHTS]\n"), 2;
-  }
   try {
-    run(steps, load, save);
+    const auto options = read_arguments(argc, argv, {{"--steps", "300"}, {"--load", ""}, {"--save", ""}});
+    run(std::stoi(options.at("--steps")), options.at("--load"), options.at("--save"));
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

@@ -52,7 +52,7 @@ void resolve_output_mode(OptionStore& options, bool training) {
   if (options.integer("output_mode") == kDefault) options.put(kGeneral, "output_mode", training ? kFinal : kAll);
 }
 
-OutputRequest output_request(const OptionStore& options, bool training) {
+Session::Call call_of(const OptionStore& options, bool training) {
   OptionStore resolved = options;
   resolve_output_mode(resolved, training);
   const std::int64_t mode = resolved.integer("output_mode"), period = resolved.integer("output_return_period");
@@ -66,7 +66,7 @@ OutputRequest output_request(const OptionStore& options, bool training) {
                     "of deviceIterations.",
                     period, spelled("OutputMode::EveryN"), iterations));
   }
-  return {static_cast<aspen::OutputMode>(mode), period};
+  return {iterations, training ? options.gradient_accumulation() : 1, {static_cast<aspen::OutputMode>(mode), period}};
 }
 
 void check_inference(const OptionStore& options, const ExecutionStrategy& strategy) {

@@ -9,7 +9,7 @@
 
 #include "poptorch/api/option_store.h"
 #include "poptorch/model/ipus.h"
-#include "poptorch/model/model.h"
+#include "poptorch/model/session.h"
 #include "poptorch/strategy.h"
 
 namespace poptorch {
@@ -26,8 +26,8 @@ at::Tensor first_micro_batch(const std::string& name, const at::Tensor& input, c
 
 // Final for training and All for inference take the place of Default.
 void resolve_output_mode(OptionStore& options, bool training);
-// What a call returns of each output; an Error if the period does not divide the device iterations.
-OutputRequest output_request(const OptionStore& options, bool training);
+// What one call runs and returns; an Error if the period of outputs does not divide the device iterations.
+Session::Call call_of(const OptionStore& options, bool training);
 
 // Inference accumulates no gradients: an Error if the options ask for it.
 void check_inference(const OptionStore& options, const ExecutionStrategy& strategy);

@@ -27,7 +27,7 @@ const char* name_of(OutputMode mode) {
 
 CaptureRules capture_rules(const OptionStore& options, const ExecutionStrategy& strategy, bool training) {
   const bool has_io_tiles = options.exists(kLocations, "numIOTiles") || options.exists(kPopart, "numIOTiles");
-  return {strategy, has_io_tiles, static_cast<OutputMode>(output_request(options, training).mode)};
+  return {strategy, has_io_tiles, static_cast<OutputMode>(call_of(options, training).output.mode)};
 }
 
 CaptureContext::CaptureContext(CaptureRules rules) : rules_(std::move(rules)), outer_(current_context) {

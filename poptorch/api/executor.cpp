@@ -58,7 +58,6 @@ struct Executor::State {
   std::any results;
   std::chrono::duration<double> compilation_time{};
 
-  std::int64_t gradient_accumulation() const { return training ? options.Training.gradientAccumulation() : 1; }
   void compile(const Call& call);
   void check(const Call& call) const;
 };
@@ -113,7 +112,6 @@ void Executor::State::compile(const Call& call) {
   check(call);
   const auto begin = std::chrono::steady_clock::now();
   check_options(options.store());
-  const OutputRequest request = output_request(options.store(), training);
   const MicroBatches batches = micro_batches(options.store(), training);
   auto model = std::make_shared<Model>(training);
   const auto replicas = static_cast<std::size_t>(options.replicationFactor());
@@ -152,7 +150,7 @@ void Executor::State::compile(const Call& call) {
   }
   model->compile(told);
   single.reset();
-  session->adopt(std::move(model), {options.deviceIterations(), gradient_accumulation(), request});
+  session->adopt(std::move(model), call_of(options.store(), training));
   arguments = call.arguments;
   arguments.tensors.clear();  // not to be kept alive
   types = call.types;

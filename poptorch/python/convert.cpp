@@ -13,13 +13,6 @@ py::object dtype_object(c10::ScalarType type) {
   return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(type)));
 }
 
-aspen::OutputMode output_mode(int number) {
-  if (number < 0 || number > static_cast<int>(aspen::OutputMode::kSum)) {
-    throw aspen::UserError("[run] {} is no output mode; expected 0 Final, 1 EveryN, 2 All or 3 Sum.", number);
-  }
-  return static_cast<aspen::OutputMode>(number);
-}
-
 aspen::ReplicaGrouping replica_grouping(const py::tuple& grouping) {
   const auto kind = grouping[0].cast<int>();
   if (kind < 0 || kind > static_cast<int>(aspen::ReplicaGrouping::Kind::kNone)) {

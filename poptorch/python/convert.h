@@ -9,7 +9,6 @@
 namespace poptorch {
 
 pybind11::object dtype_object(c10::ScalarType type);  // torch.float32, ...
-aspen::OutputMode output_mode(int number);            // of poptorch.OutputMode
 // (poptorch.CommGroupType as a number, replicas per group, whether the host sees every replica)
 aspen::ReplicaGrouping replica_grouping(const pybind11::tuple& grouping);
 

@@ -213,10 +213,6 @@ void bind_rules(py::module_& module) {
                return first_micro_batch(name, input, {count, rule});
              });
   module.def("resolve_output_mode", &resolve_output_mode, py::arg("options"), py::arg("training"));
-  module.def("output_request", [](const OptionStore& options, bool training) {
-    const OutputRequest request = output_request(options, training);
-    return py::make_tuple(static_cast<int>(request.mode), request.period);
-  });
   module.def("check_inference", &check_inference, py::arg("options"), py::arg("strategy"));
   module.def("check_written_buffers", &check_written_buffers, py::arg("options"), py::arg("written"),
              py::arg("statistics"));

@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "poptorch/api/batching.h"
 #include "poptorch/model/session.h"
 #include "poptorch/python/bindings.h"
 #include "poptorch/python/convert.h"
@@ -60,10 +61,8 @@ std::vector<at::Tensor> run(Session& session, const std::vector<at::Tensor>& inp
   }
 }
 
-void adopt(Session& session, std::shared_ptr<Model> model, std::int64_t device_iterations,
-           std::int64_t gradient_accumulation, const std::pair<int, std::int64_t>& output) {
-  session.adopt(std::move(model),
-                {device_iterations, gradient_accumulation, {output_mode(output.first), output.second}});
+void adopt(Session& session, std::shared_ptr<Model> model, const OptionStore& options, bool training) {
+  session.adopt(std::move(model), call_of(options, training));
 }
 
 }  // namespace
@@ -89,8 +88,7 @@ void bind_session(py::module_& module) {
            py::arg("optimizer"))
       .def_property_readonly("weights", &Session::weights)
       .def_property_readonly("is_attached", &Session::is_attached)
-      .def("adopt", &adopt, py::arg("model"), py::arg("device_iterations"), py::arg("gradient_accumulation"),
-           py::arg("output"))
+      .def("adopt", &adopt, py::arg("model"), py::arg("options"), py::arg("training"))
       .def("require_compiled", [](const Session& session, const char* who) { session.compiled(who); })
       .def("sync_sources", &Session::sync_sources, Unlocked())
       .def("attach", &Session::attach, Unlocked())

@@ -6,6 +6,7 @@
 #include <regex>
 #include <sstream>
 
+#include "error_of.h"
 #include "poptorch/api/capture_context.h"
 #include "poptorch/model/model.h"
 
@@ -44,14 +45,7 @@ std::string places(const Forward& forward, const ExecutionStrategy& strategy = P
   return found;
 }
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {  // of the core as well: the model is captured without an executor
-    return error.what();
-  }
-  return "no error";
-}
+using poptorch::tests::error_of;
 
 TEST(Block, PlacesItsOps) {
   EXPECT_EQ(places([](torch::Tensor x) {
@@ -86,7 +80,7 @@ TEST(Block, WithoutANameIsNumbered) {
 TEST(Block, OfAFunctionEndsWithIt) {
   const auto inner = poptorch::BlockFunction([](const torch::Tensor& x) { return torch::tanh(x); }, "a", 1);
   EXPECT_EQ(places([&](torch::Tensor x) { return inner(torch::relu(x)); }), "relu 0 0, tanh 1 1");
-  const auto text = error_of([&] { places([&](torch::Tensor x) { return torch::relu(inner(x)); }); });
+  const auto text = error_of<std::exception>([&] { places([&](torch::Tensor x) { return torch::relu(inner(x)); }); });
   EXPECT_NE(text.find("No active Block"), std::string::npos) << text;
 }
 
@@ -135,7 +129,7 @@ TEST(BeginBlock, CanBeRemovedAndGivenAgain) {
   torch::nn::Sequential model(torch::nn::ReLU{}, inner);
   const auto forward = [&](torch::Tensor x) { return model->forward(x); };
   EXPECT_EQ(places(forward), "relu 0 0, tanh 1 1");
-  EXPECT_EQ(error_of([&] { BeginBlock(inner, 2); }),
+  EXPECT_EQ(error_of<std::exception>([&] { BeginBlock(inner, 2); }),
             "[BeginBlock] the module already starts a block: BeginBlock(user_id=a, ipu_id=1). A module starts at most "
             "one block; removeBlocks takes annotations off again.");
   poptorch::removeBlocks(model);
@@ -185,22 +179,23 @@ TEST(MultiConv, GroupsConvolutionsAndChecksThem) {
   };
   const auto x = torch::ones({4, 3});
   EXPECT_TRUE(torch::equal(both(x), first(x.view({1, 1, 4, 3})) + second(x.view({1, 1, 4, 3}))));
-  EXPECT_EQ(error_of([&] { graph_of(both); }), "no error");
+  EXPECT_EQ(error_of<std::exception>([&] { graph_of(both); }), "no error");
   convs.availableMemoryProportions({0.1, 0.2, 0.3});
   EXPECT_EQ(
-      error_of([&] { graph_of(both); }),
+      error_of<std::exception>([&] { graph_of(both); }),
       "[MultiConv] availableMemoryProportions has 3 values and the scope 2 convolutions; give one for all, or one "
       "for each.");
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(error_of<std::exception>([&] {
               graph_of([&](torch::Tensor x) { return convs([&] { return x + 1; }); });
             }).find("no convolution in the scope"),
             std::string::npos);
   poptorch::MultiConv inner;
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(error_of<std::exception>([&] {
               graph_of([&](torch::Tensor x) { return convs([&] { return inner([&] { return x; }); }); });
             }).find("do not nest"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { convs.partialsTypes({torch::kInt}); }).find("partials type"), std::string::npos);
+  EXPECT_NE(error_of<std::exception>([&] { convs.partialsTypes({torch::kInt}); }).find("partials type"),
+            std::string::npos);
 }
 
 TEST(Environment, KnowsTheHardwareAndTheLevelsOfTheLog) {

@@ -10,6 +10,8 @@
 #include <set>
 #include <thread>
 
+#include "error_of.h"
+
 namespace {
 
 struct Pair {  // in an element
@@ -76,15 +78,7 @@ Numbers labels_of(DataLoader& loader) {
   return all;
 }
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const poptorch::Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using poptorch::tests::error_of;
 
 constexpr DataLoaderMode kModes[] = {DataLoaderMode::Sync, DataLoaderMode::Async, DataLoaderMode::AsyncRebatched};
 

@@ -3,6 +3,8 @@
 #include <poptorch/poptorch.h>
 #include <torch/torch.h>
 
+#include "error_of.h"
+
 namespace {
 
 using poptorch::ExecutionStrategy;
@@ -51,14 +53,7 @@ Options accumulating(std::int64_t steps) {
   return options;
 }
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const poptorch::Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using poptorch::tests::error_of;
 
 std::string error_of_forward(const std::function<Tensors(const Tensors&)>& forward, const Options& options = {}) {
   return error_of([&] { poptorch::inferenceModel(make_two(), forward, options)(torch::ones({4, 6})); });

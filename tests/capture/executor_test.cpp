@@ -6,6 +6,8 @@
 #include <atomic>
 #include <thread>
 
+#include "error_of.h"
+
 namespace {
 
 // Trains `weight` by the sum of x, counts its calls.
@@ -35,15 +37,7 @@ poptorch::optim::SGD sgd(Sum& model, double lr = 0.5) {
 
 const torch::Tensor kX = torch::ones({2, 3});
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const poptorch::Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using poptorch::tests::error_of;
 
 TEST(Executor, RejectsTooFewAndTooManyInputs) {
   auto model = std::make_shared<Sum>();

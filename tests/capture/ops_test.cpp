@@ -4,21 +4,14 @@
 #include <torch/torch.h>
 
 #include "capture.h"
+#include "error_of.h"
 
 namespace poptorch {
 namespace {
 
 const torch::Tensor kA = torch::randn({4, 6}), kB = torch::randn({6, 8});
 
-template <class Kind = Error>
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Kind& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using poptorch::tests::error_of;
 
 torch::Tensor captured(const std::function<torch::Tensor(torch::Tensor)>& function, const torch::Tensor& x) {
   return capture_and_run([&](const Tensors& in) { return Tensors{function(in[0])}; }, {x}).outputs[0];

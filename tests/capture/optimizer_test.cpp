@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "error_of.h"
+
 namespace {
 
 namespace optim = poptorch::optim;
@@ -83,15 +85,7 @@ auto torch_steps(const TorchOptions& options) {
   };
 }
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const poptorch::Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using poptorch::tests::error_of;
 
 // -- beside torch ---------------------------------------------------------------------------------------------------
 TEST(Optimizer, SgdTrainsLikeTorch) {

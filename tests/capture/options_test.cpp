@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "error_of.h"
 #include "poptorch/api/batching.h"
 #include "poptorch/api/compile_settings.h"
 
@@ -18,17 +19,7 @@ using poptorch::OutputMode;
 using poptorch::TensorLocationSettings;
 
 // The text of an error of that type, "no error", or the text of another error after its name.
-template <class Expected, class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("of another type: ") + error.what();
-  }
-  return "no error";
-}
+using poptorch::tests::error_of;
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

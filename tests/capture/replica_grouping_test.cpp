@@ -4,6 +4,8 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "error_of.h"
+
 namespace {
 
 // Each step takes the inputs of a group's replicas from its value of `own`, and those of all from `shared`.
@@ -23,15 +25,7 @@ auto trainer_of(const std::shared_ptr<Grouped>& module, std::int64_t replicas) {
   return poptorch::trainingModel(module, options, poptorch::optim::SGD(module->parameters(), {.lr = 1}));
 }
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const poptorch::Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using poptorch::tests::error_of;
 
 TEST(ReplicaGrouping, EachReplicaHasItsOwn) {
   auto module = std::make_shared<Grouped>(2);

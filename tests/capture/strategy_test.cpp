@@ -5,6 +5,8 @@
 
 #include <optional>
 
+#include "error_of.h"
+
 namespace {
 
 using poptorch::AutoStage;
@@ -20,15 +22,7 @@ using poptorch::Stage;
 using Tensors = std::vector<torch::Tensor>;
 using Ipu = std::optional<std::int64_t>;
 
-template <class Kind = poptorch::Error>
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Kind& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using poptorch::tests::error_of;
 
 // (stage, phase, IPU) of the blocks a, b and c, as text.
 std::string places(ExecutionStrategy strategy, const std::vector<Ipu>& ipus = {{}, {}, {}}) {

@@ -4,6 +4,8 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "error_of.h"
+
 struct Tokens {
   torch::Tensor ids;
   std::optional<torch::Tensor> mask;
@@ -19,15 +21,7 @@ namespace {
 
 const torch::Tensor kX = torch::arange(6, torch::kFloat).view({2, 3});
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const poptorch::Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using poptorch::tests::error_of;
 
 template <class Module>
 auto wrapped() {

@@ -151,9 +151,6 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             _weight_sync.hook(self._user_model, self._session.weights, self)
         options = self._options
         poptorch_core.check_options(options._store)
-        output = poptorch_core.output_request(options._store, self._training)
-        self._device_iterations = options.device_iterations
-        self._gradient_accumulation = options.Training.gradient_accumulation if self._training else 1
         plan = ArgumentPlan(Signature(self._executed.forward), args, kwargs)
         inputs = plan.micro_batch(*poptorch_core.micro_batches(options._store, self._training))
         core = poptorch_core.Model(self._training)
@@ -173,7 +170,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
                     self._training, options._store, options._execution_strategy, set(ipus), optimizer, bar.update
                 )
         self._core, self._plan, self._result = core, plan, result
-        self._session.adopt(core, self._device_iterations, self._gradient_accumulation, output)
+        self._session.adopt(core, options._store, self._training)
         self._written = set(core.written_inputs())
         self._parts = CompiledParts(self._executed)
         export_text(core)
