@@ -52,7 +52,7 @@ struct Images {
 using Item = poptorch::DataLoader::Item;
 
 // Steps per second of one turn. `next` gives the items, one after the other.
-double rate(poptorch::Executor& model, const std::function<const Item&()>& next) {
+double rate(poptorch::PoplarExecutor<TutorialCnn>& model, const std::function<const Item&()>& next) {
   const auto start = std::chrono::steady_clock::now();
   for (std::int64_t steps = kIterations;; steps += kIterations) {
     model.run(next());
