@@ -1,10 +1,11 @@
 // Trains on a data set of one's own, which threads read while the model runs.
 //
 //   own_dataset [--epochs N] [--seed N] [--workers N] [--mode sync|async|rebatched] [--shuffle yes|no]
-//               [--drop-last yes|no] [--process I/N] [--save FILE]
+//               [--drop-last yes|no] [--process I/N] [--load FILE] [--save FILE] [--items FILE]
 //
-// With --process the program reads the share of one of several processes; with --save it leaves the items it was
-// trained on in FILE, for torch.load: a list of [x, y].
+// With --process the program reads the share of one of several processes. With --load it starts from the weights in
+// FILE, with --save it leaves the trained ones there; with --items the items it was trained on, for torch.load: a list
+// of [x, y].
 #include <poptorch/poptorch.h>
 #include <torch/torch.h>
 
@@ -63,6 +64,7 @@ void run(std::map<std::string, std::string>& arguments) {
   settings.mode = modes.at(arguments["--mode"]);
 
   auto model = std::make_shared<Regression>();
+  if (const std::string& file = arguments["--load"]; !file.empty()) torch::load(model, file);
   const std::uint64_t seed = std::stoull(arguments["--seed"]);
   options.randomSeed(seed);
   torch::manual_seed(seed);
@@ -71,18 +73,20 @@ void run(std::map<std::string, std::string>& arguments) {
   alone.Distributed.disable();
   auto trainer = poptorch::trainingModel(model, alone, poptorch::optim::SGD(model->parameters(), {/*lr=*/0.1}));
 
-  c10::List<c10::List<at::Tensor>> saved;
+  c10::List<c10::List<at::Tensor>> items;
   for (int epoch = 1; epoch <= std::stoi(arguments["--epochs"]); ++epoch) {
     double loss = 0;
     for (const auto& item : loader) {
-      saved.push_back(c10::List<at::Tensor>({item[0].clone(), item[1].clone()}));
+      items.push_back(c10::List<at::Tensor>({item[0].clone(), item[1].clone()}));
       if (item[0].size(0) < loader.combinedBatchSize()) continue;  // the model is compiled for full items
       loss = trainer.run(item)[1].mean().item<double>();
     }
     std::printf("epoch %d: %lld items, loss %.6f\n", epoch, static_cast<long long>(loader.size()), loss);
   }
-  if (const std::string& file = arguments["--save"]; !file.empty()) {
-    const std::vector<char> bytes = torch::pickle_save(saved);
+  trainer.copyWeightsToHost();
+  if (const std::string& file = arguments["--save"]; !file.empty()) torch::save(model, file);
+  if (const std::string& file = arguments["--items"]; !file.empty()) {
+    const std::vector<char> bytes = torch::pickle_save(items);
     std::ofstream(file, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
 }
@@ -99,7 +103,9 @@ int main(int argc, char** argv) {
                                      {"--shuffle", "yes"},
                                      {"--drop-last", "yes"},
                                      {"--process", ""},
-                                     {"--save", ""}});
+                                     {"--load", ""},
+                                     {"--save", ""},
+                                     {"--items", ""}});
     run(arguments);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";

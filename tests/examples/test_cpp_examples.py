@@ -172,3 +172,43 @@ def test_transformer(tmp_path):
     assert printed.split() == [f"{loss:.9g}" for loss in losses]
     assert_same_weights(model, tmp_path / "after.pt")
     assert losses[-1] < losses[0]
+
+
+# -- a data set of one's own ----------------------------------------------------------------------------------------
+class Plane(torch.utils.data.Dataset):
+    def __len__(self):
+        return 333
+
+    def __getitem__(self, index):
+        x = torch.tensor([index, index * index % 97], dtype=torch.float) / torch.tensor([333.0, 97.0])
+        return x, 3 * x[0:1] - 2 * x[1:2] + 1
+
+
+class Regression(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 1)
+
+    def forward(self, x, y):
+        guess = self.linear(x)
+        return guess, torch.nn.functional.mse_loss(guess, y)
+
+
+@pytest.mark.parametrize("mode", [poptorch.DataLoaderMode.Sync, poptorch.DataLoaderMode.AsyncRebatched])
+def test_own_dataset(tmp_path, mode):
+    torch.manual_seed(9)
+    model = Regression()
+    save_for_cpp(model, tmp_path / "before.pt")
+    word = {poptorch.DataLoaderMode.Sync: "sync", poptorch.DataLoaderMode.AsyncRebatched: "rebatched"}[mode]
+    printed = run("own_dataset", "--epochs", 4, "--seed", 6, "--mode", word, "--load", tmp_path / "before.pt",
+                  "--save", tmp_path / "after.pt")
+    options = quiet().deviceIterations(4).randomSeed(6)
+    loader = poptorch.DataLoader(options, Plane(), batch_size=5, shuffle=True, num_workers=2, mode=mode,
+                                 async_options={"sharing_strategy": poptorch.SharingStrategy.Fork})
+    trainer = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=0.1))
+    for _ in range(4):
+        for x, y in loader:
+            loss = trainer(x, y)[1].mean().item()
+    loader.terminate()
+    assert printed.split("\n")[-2] == f"epoch 4: 16 items, loss {loss:.6f}"
+    assert_same_weights(model, tmp_path / "after.pt")

@@ -28,7 +28,7 @@ def items_of_the_example(tmp_path, **arguments):
     file = tmp_path / "items.pt"
     words = [word for name, value in arguments.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     result = subprocess.run([ROOT / "build/release/examples/own_dataset", "--seed", str(SEED), "--epochs", str(EPOCHS),
-                             "--save", file, *words], capture_output=True, text=True, check=False, timeout=120)
+                             "--items", file, *words], capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stderr
     return torch.load(file)
 

@@ -175,20 +175,36 @@ Value* simplify_select(Builder&, Op& op) {
 
 Value* simplify_dropout(Builder&, Op& op) { return op.attrs<DropoutAttrs>().p == 0 ? op.input(0) : nullptr; }
 
+// The value of which x is the last two axes exchanged, or nullptr. Where one of them is 1 that is a reshape.
+Value* before_exchange(const Value* x) {
+  const auto exchanged = [](std::vector<std::int64_t> list) {
+    std::swap(list[list.size() - 1], list[list.size() - 2]);
+    return list;
+  };
+  if (const Op* inner = made_by(x, "transpose")) {
+    const auto& permutation = inner->attrs<TransposeAttrs>().permutation;
+    std::vector<std::int64_t> in_order(permutation.size());
+    std::iota(in_order.begin(), in_order.end(), 0);
+    return permutation == exchanged(in_order) ? inner->input(0) : nullptr;
+  }
+  if (const Op* inner = made_by(x, "reshape")) {
+    const Shape& shape = x->shape();
+    const bool has_one = shape[shape.size() - 1] == 1 || shape[shape.size() - 2] == 1;
+    return has_one && inner->input(0)->shape() == exchanged(shape) ? inner->input(0) : nullptr;
+  }
+  return nullptr;
+}
+
 // A transpose of the last two axes becomes a flag of dot.
 Value* simplify_dot(Builder&, Op& op) {
   DotAttrs attrs = op.attrs<DotAttrs>();
   bool is_changed = false;
   for (std::size_t i : {0, 1}) {
-    const Op* inner = made_by(op.input(i), "transpose");
+    Value* inner = before_exchange(op.input(i));
     if (inner == nullptr) continue;
-    std::vector<std::int64_t> swapped(inner->attrs<TransposeAttrs>().permutation.size());
-    std::iota(swapped.begin(), swapped.end(), 0);
-    std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
-    if (inner->attrs<TransposeAttrs>().permutation != swapped) continue;
     bool& flag = i == 0 ? attrs.transpose_a : attrs.transpose_b;
     flag = !flag;
-    op.set_input(i, inner->input(0));
+    op.set_input(i, inner);
     is_changed = true;
   }
   if (is_changed) op.set_attrs(Attrs::of(attrs));
