@@ -9,6 +9,7 @@
 
 #include "aspen/base/log.h"
 #include "poptorch/api/batching.h"
+#include "poptorch/api/call_inputs.h"
 #include "poptorch/api/capture_context.h"
 #include "poptorch/api/compile_settings.h"
 #include "poptorch/api/guarded.h"
@@ -54,6 +55,7 @@ struct Executor::State {
   // Of the compiled model: what it was called with, and what forward returned.
   FlatValue arguments;
   const std::type_info* types = nullptr;
+  std::unique_ptr<CallInputs> inputs;
   std::vector<ModelOutput> outputs;
   std::any results;
   std::chrono::duration<double> compilation_time{};
@@ -88,28 +90,26 @@ class SingleValues {
 
 // Of a call that is to be compiled, or that must be as the one that was.
 void Executor::State::check(const Call& call) const {
-  for (std::size_t i = 0; i < call.arguments.tensors.size(); ++i) {
-    if (!call.arguments.tensors[i].defined()) {
-      throw Error(fmt::format("[model call] argument \"{}\" is an undefined tensor.", call.arguments.places[i]));
-    }
-  }
   if (!session->is_compiled()) {
     if (call.forward) return;
     throw Error(
         "[run] the tensors of a list are the arguments of a forward that is not overloaded and takes tensors only; "
         "call the executor itself, with the arguments of forward.");
   }
-  if (call.types == nullptr) return;
-  if (*call.types != *types) {
-    throw Error(
-        "[model call] the arguments have other types than those the model was compiled for; call destroy() or wrap the "
-        "model again to use others.");
+  if (call.types != nullptr) {
+    if (*call.types != *types) {
+      throw Error(
+          "[model call] the arguments have other types than those the model was compiled for; call destroy() or wrap "
+          "the model again to use others.");
+    }
+    check_alike(arguments, call.arguments);
   }
-  check_alike(arguments, call.arguments);
+  inputs->check(call.arguments.tensors);
 }
 
 void Executor::State::compile(const Call& call) {
   check(call);
+  auto given = std::make_unique<CallInputs>(call.arguments.places, call.arguments.tensors);
   const auto begin = std::chrono::steady_clock::now();
   check_options(options.store());
   const MicroBatches batches = micro_batches(options.store(), training);
@@ -154,6 +154,8 @@ void Executor::State::compile(const Call& call) {
   arguments = call.arguments;
   arguments.tensors.clear();  // not to be kept alive
   types = call.types;
+  inputs = std::move(given);
+  inputs->check(call.arguments.tensors);
   if (attaches_when_compiled(options.store())) session->attach();
   compilation_time = std::chrono::steady_clock::now() - begin;
 }

@@ -1,6 +1,8 @@
 // Names in messages as the user writes them. Rules are written once, for C++ and Python users alike.
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <string>
 #include <string_view>
 
@@ -17,6 +19,8 @@ std::string spelled(std::string_view name);
 inline std::string spelled(const char* name) { return spelled(std::string_view(name)); }  // which is no bool
 // What has a name of its own in each language.
 std::string spelled(std::string_view cpp, std::string_view python);
+// "torch::kFloat32" in C++, "torch.float32" in Python.
+std::string spelled(c10::ScalarType type);
 // "true" in C++, "True" in Python.
 std::string spelled(bool value);
 // "nullptr" in C++, "None" in Python.

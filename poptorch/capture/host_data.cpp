@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "aspen/base/error.h"
 #include "poptorch/capture/dispatch_scope.h"
@@ -14,7 +15,9 @@ namespace poptorch {
 using aspen::DType;
 using c10::ScalarType;
 
-DType graph_dtype(ScalarType type) {
+namespace {
+
+std::optional<DType> find_graph_dtype(ScalarType type) {
   switch (type) {
     case ScalarType::Float:
     case ScalarType::Double:
@@ -26,12 +29,18 @@ DType graph_dtype(ScalarType type) {
     case ScalarType::Char: return DType::kI8;
     case ScalarType::Byte: return DType::kU8;
     case ScalarType::Bool: return DType::kBool;
-    default: break;
+    default: return std::nullopt;
   }
-  throw aspen::UserError(
-      "[types] tensors of type {} cannot be part of a model; supported are float16, float32, int8, uint8, int16, "
-      "int32 and bool, and int64, float64, bfloat16 in a narrower form.",
-      c10::toString(type));
+}
+
+}  // namespace
+
+bool is_supported(ScalarType type) { return find_graph_dtype(type).has_value(); }
+
+DType graph_dtype(ScalarType type) {
+  if (const auto found = find_graph_dtype(type)) return *found;
+  throw aspen::UserError("[types] tensors of type {} cannot be part of a model; supported are {}.", c10::toString(type),
+                         kSupportedTypes);
 }
 
 ScalarType default_torch_dtype(DType type) { return type == DType::kI32 ? ScalarType::Long : host_dtype(type); }

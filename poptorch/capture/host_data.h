@@ -11,7 +11,10 @@
 
 namespace poptorch {
 
-aspen::DType graph_dtype(c10::ScalarType type);  // UserError for types the graph has no room for
+bool is_supported(c10::ScalarType type);
+aspen::DType graph_dtype(c10::ScalarType type);  // UserError for types that are not supported
+inline constexpr std::string_view kSupportedTypes =
+    "float32, float16, int32, int16, int8, uint8 and bool, and int64, float64, bfloat16 in a narrower form";
 // The torch type a graph type shows as when nothing else is known: i32 -> int64.
 c10::ScalarType default_torch_dtype(aspen::DType type);
 // The torch type with the very layout of the graph type: i32 -> int32.

@@ -68,7 +68,6 @@ class Model {
   std::size_t num_outputs() const { return num_outputs_; }
   // Parameters that required a gradient when they were added, by name, in that order.
   std::vector<std::pair<std::string, at::Tensor>> trainable_parameters() const;
-  const std::vector<std::size_t>& written_inputs() const { return written_inputs_; }
   const std::vector<std::string>& written_buffers() const { return written_buffers_; }
   const std::vector<std::string>& host_calls() const { return host_calls_; }
 

@@ -44,9 +44,9 @@ at::Tensor Model::host_input(std::size_t index, const at::Tensor& tensor, std::i
   const aspen::ProgramTensor& wanted = program_->inputs[index];
   const c10::ScalarType type = tensor.scalar_type();
   if (graph_dtype(type) != wanted.type.dtype || shape_of(tensor) != stacked(wanted.type.shape, micro_batches)) {
-    throw aspen::UserError("[run] input \"{}\" is {} of shape {}; the model was compiled for {} micro-batches of {}.",
-                           wanted.name, c10::toString(type), aspen::to_string(shape_of(tensor)), micro_batches,
-                           aspen::to_string(wanted.type));
+    throw aspen::InternalError("input \"{}\" is {} of shape {}, not {} micro-batches of {}", wanted.name,
+                               c10::toString(type), aspen::to_string(shape_of(tensor)), micro_batches,
+                               aspen::to_string(wanted.type));
   }
   const at::Tensor given = to_graph_type(tensor, "input", wanted.name);
   if (type != c10::ScalarType::Double) return given;

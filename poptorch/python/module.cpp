@@ -128,7 +128,6 @@ void bind_model(py::module_& module) {
            py::arg("grouping"), py::arg("replicas"))
       .def("capture", &capture, py::arg("forward"), py::arg("inputs"), py::arg("names"), py::arg("options"),
            py::arg("strategy"), py::arg("training"))
-      .def("written_inputs", &Model::written_inputs)
       .def("written_buffers", &Model::written_buffers)
       .def("compile", &compile, py::arg("training"), py::arg("options"), py::arg("strategy"), py::arg("ipus"),
            py::arg("optimizer"), py::arg("progress") = py::none())

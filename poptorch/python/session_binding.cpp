@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "poptorch/api/batching.h"
+#include "poptorch/api/call_inputs.h"
 #include "poptorch/model/session.h"
 #include "poptorch/python/bindings.h"
 #include "poptorch/python/convert.h"
@@ -83,6 +84,12 @@ void bind_session(py::module_& module) {
   py::class_<HostWeights, std::shared_ptr<HostWeights>>(module, "HostWeights")
       .def_property_readonly("is_stale", &HostWeights::is_stale)
       .def("sync", &HostWeights::sync, Unlocked());
+  py::class_<CallInputs>(module, "CallInputs")
+      .def(py::init<std::vector<std::string>, const std::vector<at::Tensor>&>(), py::arg("names"), py::arg("tensors"))
+      .def("check", &CallInputs::check, py::arg("tensors"))
+      .def("raise_mismatch", [](const CallInputs& inputs, std::size_t index, const std::string& given) {
+        throw inputs.mismatch(index, given);
+      });
   py::class_<Session>(module, "Session")
       .def(py::init(&make_session), py::arg("training"), py::arg("tensors"), py::arg("turn"), py::arg("copy"),
            py::arg("optimizer"))

@@ -50,6 +50,63 @@ TEST(Executor, RejectsTooFewAndTooManyInputs) {
   EXPECT_EQ(error_of([&] { executor.run({kX}); }), "[run] forward takes 2 inputs, but 1 were given.");
 }
 
+TEST(Executor, RejectsTensorsThatCannotBeInputs) {
+  const auto call = [](const torch::Tensor& x) {
+    auto executor = poptorch::inferenceModel(std::make_shared<Counter>(), poptorch::Options());
+    return error_of([&] { executor(x); });
+  };
+  EXPECT_EQ(call(torch::zeros({0, 3})).rfind("[model call] argument \"0\" of shape [0, 3] has no elements; ", 0), 0);
+  EXPECT_EQ(call(torch::zeros({2}, torch::kComplexFloat))
+                .rfind("[model call] argument \"0\" has type torch::kComplexFloat; supported are float32, ", 0),
+            0);
+  EXPECT_EQ(
+      call(torch::eye(2).to_sparse())
+          .rfind("[model call] argument \"0\" is a Sparse tensor on cpu; inputs must be dense tensors on the CPU", 0),
+      0);
+}
+
+TEST(Executor, RejectsOtherTensorsThanItWasCompiledFor) {
+  auto executor = poptorch::inferenceModel(std::make_shared<Counter>(), poptorch::Options());
+  executor(torch::zeros({4, 3}));
+  EXPECT_EQ(error_of([&] {
+              executor(torch::zeros({2, 3}));
+            }),
+            "[model call] argument \"0\" is [2, 3] torch::kFloat32, but the model was compiled for [4, 3] "
+            "torch::kFloat32. Shapes and types are fixed by the first call: pad or convert the tensor (for the last "
+            "batch of a data set use drop_last = true), or call destroy() or wrap the model again to use others.");
+  EXPECT_EQ(error_of([&] {
+              executor(torch::zeros({4, 3}, torch::kHalf));
+            }).rfind("[model call] argument \"0\" is [4, 3] torch::kFloat16, but", 0),
+            0);
+  EXPECT_EQ(executor(torch::ones({4, 3})).sum().item<float>(), 36);  // still usable: the second call
+}
+
+TEST(Executor, EveryOneWarnsOfInputsThatLoseTheirGradientOrAreCopied) {
+  for (int i = 0; i < 2; ++i) {
+    auto executor = poptorch::inferenceModel(std::make_shared<Counter>(), poptorch::Options());
+    testing::internal::CaptureStderr();
+    const torch::Tensor x = torch::zeros({2, 3}, torch::requires_grad()).t();
+    for (int repeat = 0; repeat < 2; ++repeat) executor(x);
+    const std::string log = testing::internal::GetCapturedStderr();
+    for (const char* text : {"Argument \"0\" requires a gradient", "Argument \"0\" is not contiguous"}) {
+      EXPECT_NE(log.find(text), std::string::npos) << text << "\n" << log;
+      EXPECT_EQ(log.find(text), log.rfind(text)) << "said twice\n" << log;
+    }
+  }
+}
+
+// Changes what it is given.
+struct Doubler : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x) { return x.mul_(2) + 1; }
+};
+
+TEST(Executor, WritesIntoInputsThatAreNotContiguous) {
+  auto executor = poptorch::inferenceModel(std::make_shared<Doubler>(), poptorch::Options());
+  const torch::Tensor given = torch::arange(6, torch::kFloat).view({2, 3});
+  executor(given.t());
+  EXPECT_TRUE(torch::equal(given, 2 * torch::arange(6, torch::kFloat).view({2, 3})));
+}
+
 TEST(Executor, LeavesTrainedWeightsBehind) {
   auto model = std::make_shared<Sum>();
   {

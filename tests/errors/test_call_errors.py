@@ -80,6 +80,23 @@ def test_zero_size_input():
     assert message(error).startswith('[model call] argument "x" of shape [0, 3] has no elements;')
 
 
+def test_sparse_input():
+    with pytest.raises(poptorch.Error) as error:
+        poptorch.inferenceModel(Double())(torch.eye(3).to_sparse())
+    assert 'argument "x" is a Sparse tensor on cpu; inputs must be dense tensors on the CPU' in message(error)
+
+
+def test_every_executor_warns_of_inputs_that_lose_their_gradient_or_are_copied(capfd):
+    x = torch.zeros(3, 4, requires_grad=True).t()
+    for _ in range(2):
+        executor = poptorch.inferenceModel(Double(), poptorch.Options().showCompilationProgressBar(False))
+        for _ in range(2):
+            executor(x)
+        log = capfd.readouterr().err
+        assert log.count('Argument "x" requires a gradient: it is detached') == 1
+        assert log.count('Argument "x" is not contiguous: it is copied at each call') == 1
+
+
 def test_unsupported_type():
     with pytest.raises(poptorch.Error) as error:
         poptorch.inferenceModel(Double())(torch.zeros(2, dtype=torch.complex64))

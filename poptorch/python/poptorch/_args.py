@@ -4,16 +4,10 @@ import inspect
 
 import torch
 
-from . import _impl, _structure, poptorch_core
+from . import _impl, _structure, _weight_sync, poptorch_core
 from .errors import createPoptorchError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-# int64 and float64 (and bfloat16) are narrowed to 32 bits on their way to the device.
-SUPPORTED_DTYPES = (
-    torch.float32, torch.float16, torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8, torch.bool,
-    torch.float64, torch.bfloat16,
-)
 
 
 class Signature:
@@ -84,32 +78,8 @@ class Signature:
         return args, kwargs
 
 
-def _check_new_tensor(path, tensor):
-    """What must hold for a tensor to become an input at all."""
-    if tensor.device.type == "ipu":
-        raise createPoptorchError(
-            f'[model call] argument "{path}" belongs to a model that is being captured: a wrapped model cannot be '
-            "called inside the forward of another one. Call the module itself there."
-        )
-    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
-        raise createPoptorchError(
-            f'[model call] argument "{path}" is a {tensor.layout} tensor on {tensor.device}; '
-            "inputs must be dense tensors on the CPU. Convert it with .to_dense() or .cpu()."
-        )
-    if tensor.dtype not in SUPPORTED_DTYPES:
-        raise createPoptorchError(
-            f'[model call] argument "{path}" has type {tensor.dtype}; supported are '
-            f"{', '.join(str(t).replace('torch.', '') for t in SUPPORTED_DTYPES)}. Convert it before the call."
-        )
-    if tensor.numel() == 0:
-        raise createPoptorchError(
-            f'[model call] argument "{path}" of shape {list(tensor.shape)} has no elements; '
-            "inputs must have at least one element. Leave the call out for an empty batch, or pad it."
-        )
-
-
 class ArgumentPlan:
-    """Made from the arguments of the first call; turns those of later calls into inputs for the program."""
+    """Made from the arguments of the first call; finds the inputs of the program in those of later calls."""
 
     def __init__(self, signature, args, kwargs):
         values = signature.bind(args, kwargs)
@@ -124,10 +94,8 @@ class ArgumentPlan:
             _impl.warn_once(
                 "dict", "Dictionary arguments are partially supported: their keys are fixed by the first call"
             )
-        for path, tensor in zip(self.names, leaves):
-            _check_new_tensor(path, tensor)
         self.leaves = leaves
-        self._expected = [(tensor.shape, tensor.dtype) for tensor in leaves]
+        self._inputs = poptorch_core.CallInputs(self.names, leaves)
         # Calls by position with nothing but tensors need no binding: f(x, labels), by far the most common.
         self._num_simple = len(args) if self._is_simple(args, kwargs) else -1
 
@@ -148,48 +116,16 @@ class ArgumentPlan:
         return [poptorch_core.first_micro_batch(path, t, num_micro_batches, rule) for path, t in named]
 
     def inputs(self, args, kwargs):
-        """The tensors of a later call, checked and ready for the program."""
+        """The tensors of a later call, checked."""
         if not kwargs and len(args) == self._num_simple:
             leaves = args
         else:
             leaves = []
             for node, value in zip(self._nodes, self._signature.bind(args, kwargs)):
                 node.collect(value, leaves)
-        ready = []
         for index, tensor in enumerate(leaves):
-            expected = self._expected[index]
-            if not isinstance(tensor, torch.Tensor) or tensor.shape != expected[0] or tensor.dtype != expected[1]:
-                raise self._mismatch(index, tensor)
-            if tensor.requires_grad:
-                _impl.warn_once(
-                    "requires_grad", 'Argument "%s" requires a gradient: it is detached', self.names[index]
-                )
-                tensor = tensor.detach()
-            if not tensor.is_contiguous():
-                _impl.warn_once(
-                    "contiguous", 'Argument "%s" is not contiguous: it is copied at each call', self.names[index]
-                )
-                tensor = tensor.contiguous()
-            ready.append(tensor)
-        return ready
-
-    def write_back(self, args, kwargs, ready, indices):
-        """Copies what the model wrote into its inputs to tensors that had to be copied on their way in."""
-        leaves = []
-        for node, value in zip(self._nodes, self._signature.bind(args, kwargs)):
-            node.collect(value, leaves)
-        for index in indices:
-            if leaves[index].data_ptr() != ready[index].data_ptr():
-                leaves[index].detach().copy_(ready[index])
-
-    def _mismatch(self, index, tensor):
-        if not isinstance(tensor, torch.Tensor):
-            now = f"a {type(tensor).__name__}"
-        else:
-            now = f"{list(tensor.shape)} {tensor.dtype}"
-        shape, dtype = self._expected[index]
-        return createPoptorchError(
-            f'[model call] argument "{self.names[index]}" is {now}, but the model was compiled for '
-            f"{list(shape)} {dtype}. Shapes and types are fixed by the first call: pad or convert the tensor (for the "
-            "last batch of a data set use drop_last=True), or call destroy() or wrap the model again to use others."
-        )
+            if not isinstance(tensor, torch.Tensor):
+                self._inputs.raise_mismatch(index, f"a {type(tensor).__name__}")
+            _weight_sync.sync(tensor)
+        self._inputs.check(leaves)
+        return leaves

@@ -108,10 +108,7 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
             inputs = plan.inputs(args, kwargs)
             with self._lock:
                 if self._session.is_attached and plan is self._plan:  # no other thread has released the device meanwhile
-                    outputs = self._run(inputs)
-                    if self._written:
-                        plan.write_back(args, kwargs, inputs, self._written)
-                    return self._result.rebuild(outputs)
+                    return self._result.rebuild(self._run(inputs))
 
     def _prepare(self, args, kwargs):
         """Compiles and attaches, as far as that is still to be done."""
@@ -171,7 +168,6 @@ class PoplarExecutor(_engine_limits.UnavailableMembers):
                 )
         self._core, self._plan, self._result = core, plan, result
         self._session.adopt(core, options._store, self._training)
-        self._written = set(core.written_inputs())
         self._parts = CompiledParts(self._executed)
         export_text(core)
         try:

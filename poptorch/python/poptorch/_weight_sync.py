@@ -54,6 +54,12 @@ def _plain_class(tensor):
     return getattr(type(tensor), "_poptorch_plain", type(tensor))
 
 
+def sync(tensor):
+    """Copies the weights that a tensor is part of from their devices, where they are out of date."""
+    if sources(tensor):
+        _sync_all(type(tensor))
+
+
 def _sync_all(cls):
     for source in cls._poptorch_sources:
         if source.is_stale:
