@@ -14,7 +14,8 @@ struct Adder : torch::nn::Module {
 
 int main() {
   auto model = std::make_shared<Adder>();
-  auto trainer = poptorch::trainingModel(model, poptorch::Options(), poptorch::optim::SGD(model->parameters(), {.lr = 0.1}));
+  poptorch::optim::SGD sgd(model->parameters(), {.lr = 0.1});
+  auto trainer = poptorch::trainingModel(model, poptorch::Options(), sgd);
   for (int step = 0; step < 100; ++step) {
     auto x = torch::randn({8, 3});
     auto [y, loss] = trainer(x, x.sum(1, true));
