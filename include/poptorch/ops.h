@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -86,6 +87,23 @@ T setOverlapForOutput(T tensors, OverlapMode mode) {
   detail::visit(tensors, "", mark, [](const std::string&, const std::string&) {});
   return tensors;
 }
+
+// -- work on the host ---------------------------------------------------------------------------------------------
+// A layer that runs on the host in the middle of a model, with the values of each micro-batch. When the model is
+// captured it is called once, with zeros, to learn what it returns; then by the threads of the program, with tensors of
+// its own. Where a gradient is wanted through it, the backward pass calls it once more and differentiates it by torch's
+// autograd. What it uses besides its arguments stays on the host and is not trained.
+class CPU {
+ public:
+  using Layer = Body;
+  // No other layer of a model may have the same id.
+  CPU(Layer layer, std::string id);
+  std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& inputs) const;
+
+ private:
+  std::shared_ptr<const Layer> layer_;
+  std::string id_;
+};
 
 // -- not in a captured model yet: an Error there ------------------------------------------------------------------
 // An op that was registered by the user. On the host: zeros like the example outputs.

@@ -250,7 +250,7 @@ Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
     return arguments;
   }
   try {
-    require_block(op);
+    require_block(full_name(op));
     if (auto results = lower_special(*this, op, arguments)) return *results;
     if (auto results = by_handler(*this, op, arguments)) return *results;
     if (!traced && !random) return as_constants(*this, op, std::move(arguments));
@@ -261,11 +261,31 @@ Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
     if (auto results = lower_if_known(*this, op, arguments)) return *results;
     return emit_host_call(*this, op, arguments);
   } catch (const aspen::Error& error) {
-    note_error(error);
-    if (where().empty() || last_error_.find("captured at ") != std::string::npos) throw;
-    last_error_ += where();
-    aspen::rethrow_with_context("captured at " + b.location.source);
+    rethrow_with_source(error);
   }
+}
+
+Recorder::Tensors Recorder::record(const std::string& op, const Tensors& arguments,
+                                   const std::function<Tensors()>& body) {
+  HostScope host;
+  locate();
+  for (const at::Tensor& tensor : arguments) {
+    if (training_ && traced_impl(tensor) != nullptr) find(tensor)->read(b);
+  }
+  NestedValue first_new(first_new_value_, b.graph().num_values());
+  try {
+    require_block(op);
+    return body();
+  } catch (const aspen::Error& error) {
+    rethrow_with_source(error);
+  }
+}
+
+void Recorder::rethrow_with_source(const aspen::Error& error) {
+  note_error(error);
+  if (where().empty() || last_error_.find("captured at ") != std::string::npos) throw;
+  last_error_ += where();
+  aspen::rethrow_with_context("captured at " + b.location.source);
 }
 
 }  // namespace poptorch

@@ -16,6 +16,7 @@ namespace {
 
 // Other threads go on as ever while a model is captured on this one.
 thread_local Recorder* current_recorder = nullptr;
+thread_local bool is_paused = false;
 
 std::mutex& turns() {
   static std::mutex mutex;
@@ -49,7 +50,7 @@ Recorder::Recorder(aspen::Graph& graph, bool training) : b(graph), training_(tra
 Recorder::~Recorder() = default;
 
 Recorder::Active::Active(Recorder& recorder) {
-  if (current_recorder != nullptr) {
+  if (current_recorder != nullptr || is_paused) {
     throw aspen::UserError(
         "[capture] a model is being captured already; a wrapped model cannot be called inside another one's forward.");
   }
@@ -58,6 +59,16 @@ Recorder::Active::Active(Recorder& recorder) {
 }
 
 Recorder::Active::~Active() { current_recorder = nullptr; }
+
+Recorder::Paused::Paused() : recorder_(current_recorder) {
+  current_recorder = nullptr;
+  is_paused = true;
+}
+
+Recorder::Paused::~Paused() {
+  current_recorder = recorder_;
+  is_paused = false;
+}
 
 void Recorder::add_variable(const std::string& name, const at::Tensor& tensor, aspen::VariableKind kind,
                             bool trainable) {
@@ -301,12 +312,16 @@ void Recorder::begin_block(aspen::Placement placement) {
 
 void Recorder::end_block() { after_block_ = true; }
 
-void Recorder::require_block(const c10::OperatorHandle& op) const {
+bool Recorder::claim_id(const std::string& id, const std::shared_ptr<const void>& layer) {
+  return host_layers_.try_emplace(id, layer).first->second == layer;
+}
+
+void Recorder::require_block(const std::string& op) const {
   if (!after_block_) return;
   throw aspen::UserError(
       "[{}] No active Block: the op comes after the end of a Block and is in no other, so it has no stage and no IPU. "
       "Put it into a Block; one with the user_id of an earlier block continues that block.{}",
-      full_name(op), where());
+      op, where());
 }
 
 void Recorder::locate() {

@@ -44,6 +44,18 @@ class Recorder {
   };
   static Recorder* current();  // of the capture that is active on this thread, or nullptr
 
+  // While one exists this thread captures nothing, as if it stood outside of the model.
+  class Paused {
+   public:
+    Paused();
+    ~Paused();
+    Paused(const Paused&) = delete;
+    Paused& operator=(const Paused&) = delete;
+
+   private:
+    Recorder* recorder_;
+  };
+
   aspen::Builder b;
   bool training() const { return training_; }
   Capture& capture() { return *capture_; }
@@ -83,6 +95,12 @@ class Recorder {
   // -- ops -----------------------------------------------------------------------------------------------
   // Consumes the arguments, returns the results of the op.
   torch::jit::Stack dispatch(const c10::OperatorHandle& op, torch::jit::Stack arguments);
+  // Records an op that torch knows nothing of: `body` adds it to the graph, where the program stands, and wraps its
+  // results.
+  using Tensors = std::vector<at::Tensor>;
+  Tensors record(const std::string& op, const Tensors& arguments, const std::function<Tensors()>& body);
+  // Takes the id for a layer that runs on the host. Whether it was free, or taken for the very same layer.
+  bool claim_id(const std::string& id, const std::shared_ptr<const void>& layer);
   std::int64_t new_stream() { return next_stream_++; }
   void note_host_call(const std::string& op);
   // While the graph is differentiated: records what `body` does as part of the backward pass of `op`.
@@ -119,9 +137,10 @@ class Recorder {
     aspen::Op* assign = nullptr;          // of what the model left in it
   };
 
-  void require_block(const c10::OperatorHandle& op) const;
+  void require_block(const std::string& op) const;
   void require_own(const TracedImpl& impl) const;
   void bring_up_to_date(const c10::OperatorHandle& op, const torch::jit::Stack& arguments);
+  [[noreturn]] void rethrow_with_source(const aspen::Error& error);        // the error being handled
   aspen::Value* constant_of(const at::Tensor& tensor);
   void assign_written_variables();
 
@@ -139,6 +158,7 @@ class Recorder {
   std::int64_t device_of_block_ = 0, num_stages_ = 1;
   std::int64_t next_stream_ = 0;
   std::set<std::string> host_calls_;
+  std::map<std::string, std::shared_ptr<const void>> host_layers_;  // by their ids
   std::string last_error_;
 };
 

@@ -18,6 +18,7 @@ std::string type_name_of(const py::handle& object) {
 
 bool is_text(const py::handle& object) { return PyUnicode_Check(object.ptr()); }
 bool is_integer(const py::handle& object) { return PyLong_Check(object.ptr()); }
+bool is_float(const py::handle& object) { return PyFloat_Check(object.ptr()); }
 bool is_list_or_tuple(const py::handle& object) { return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()); }
 bool is_tensor(const py::handle& object) { return THPVariable_Check(object.ptr()); }
 

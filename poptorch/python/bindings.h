@@ -3,6 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <memory>
+
 #include "poptorch/model/host_weights.h"
 
 namespace poptorch {
@@ -14,7 +16,11 @@ void bind_data_loader(pybind11::module_& module);  // what decides which element
 void bind_strategies(pybind11::module_& module);   // stages, phases, and who runs them
 void bind_annotations(pybind11::module_& module);  // blocks and other scopes in a forward
 void bind_ops(pybind11::module_& module);          // functions to call in a forward
+void bind_cpu_layers(pybind11::module_& module);   // layers on the host
 void bind_environment(pybind11::module_& module);  // the hardware and the log
+
+// Let go of with the GIL, whoever is the last to hold it.
+std::shared_ptr<pybind11::object> shared_object(pybind11::object object);
 
 // turn: calls its argument in the executor's turn and returns what that returns.
 HostWeights::Turn python_turn(pybind11::function turn);

@@ -9,7 +9,7 @@
 #include "poptorch/api/compile_settings.h"
 #include "poptorch/api/spelling.h"
 #include "poptorch/capture/call.h"
-#include "poptorch/capture/host_call.h"
+#include "poptorch/capture/host_work.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/model/lowered_optimizer.h"
 #include "poptorch/model/model.h"
@@ -192,6 +192,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   bind_strategies(module);
   bind_annotations(module);
   bind_ops(module);
+  bind_cpu_layers(module);
   bind_environment(module);
   module.def("is_capturing", [] { return Recorder::current() != nullptr; });
   module.def("is_traced", [](const at::Tensor& tensor) {

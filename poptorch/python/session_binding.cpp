@@ -17,20 +17,11 @@ namespace py = pybind11;
 namespace poptorch {
 namespace {
 
-// Let go of with the GIL, whoever is the last to hold it.
-std::shared_ptr<py::function> shared(py::function function) {
-  const auto release = [](py::function* held) {
-    py::gil_scoped_acquire gil;
-    delete held;
-  };
-  return {new py::function(std::move(function)), release};
-}
-
 std::unique_ptr<Session> make_session(bool training, std::vector<at::Tensor> tensors, py::function turn,
                                       py::function copy, std::shared_ptr<DeviceOptimizer> optimizer) {
   return std::make_unique<Session>(
       training, std::move(tensors), python_turn(std::move(turn)),
-      [copy = shared(std::move(copy))] {
+      [copy = shared_object(std::move(copy))] {
         py::gil_scoped_acquire gil;
         (*copy)();
       },
@@ -68,8 +59,16 @@ void adopt(Session& session, std::shared_ptr<Model> model, const OptionStore& op
 
 }  // namespace
 
+std::shared_ptr<py::object> shared_object(py::object object) {
+  const auto release = [](py::object* held) {
+    py::gil_scoped_acquire gil;
+    delete held;
+  };
+  return {new py::object(std::move(object)), release};
+}
+
 HostWeights::Turn python_turn(py::function turn) {
-  return [turn = shared(std::move(turn))](const std::function<bool()>& body) {
+  return [turn = shared_object(std::move(turn))](const std::function<bool()>& body) {
     py::gil_scoped_acquire gil;
     const py::cpp_function unlocked([&body] {
       py::gil_scoped_release no_gil;

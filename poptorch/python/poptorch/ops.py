@@ -3,6 +3,8 @@
 Most are those of the C++ library; here is what needs Python's nested values or Python's functions.
 """
 
+import torch
+
 from . import _structure, poptorch_core
 from .enums import OverlapMode
 from .errors import createPoptorchError
@@ -43,18 +45,28 @@ def _set_overlap(op, tensors, mode):
 
 
 class CPU:
-    """A module or function that runs on the host in the middle of a model."""
+    """A module or function that runs on the host in the middle of a model, with the values of each micro-batch.
+
+    layer_to_call takes tensors and returns one, or a tuple or list of them. It is called once with zeros when the model
+    is captured, to learn what it returns. Its weights stay on the host and are not trained. Where a gradient is wanted
+    through it, the backward pass calls it once more and differentiates it by torch's autograd.
+    ID: no other layer of a model may have the same.
+    """
 
     def __init__(self, layer_to_call, ID):
+        if not callable(layer_to_call):
+            raise createPoptorchError(f"[CPU {ID}] expects a module or a function, not {layer_to_call!r}.")
+        if not isinstance(ID, str):
+            raise createPoptorchError(f"[CPU {ID}] the ID must be a str, not {ID!r}.")
+        if isinstance(layer_to_call, torch.nn.Module):
+            layer_to_call.requires_grad_(False)
         self._layer = layer_to_call
         self._id = ID
 
     def __call__(self, *inputs):
-        if poptorch_core.is_capturing():
-            raise createPoptorchError(
-                f"[CPU {self._id}] is not supported yet in a wrapped model; call the layer before or after the model."
-            )
-        return self._layer(*inputs)
+        if not poptorch_core.is_capturing():
+            return self._layer(*inputs)
+        return poptorch_core.call_on_host(self, self._layer, self._id, inputs)
 
 
 def fps(src, ptr, ratio=0.5, random_start=False):
