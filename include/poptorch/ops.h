@@ -106,10 +106,6 @@ class CPU {
 };
 
 // -- not in a captured model yet: an Error there ------------------------------------------------------------------
-// An op that was registered by the user. On the host: zeros like the example outputs.
-std::vector<at::Tensor> customOp(const std::vector<at::Tensor>& inputs, const std::string& name,
-                                 const std::string& domain, std::int64_t domain_version,
-                                 const std::vector<at::Tensor>& example_outputs);
 // The likeliest label sequences: their probabilities, lengths and labels. On the host: zeros.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> ctcBeamSearchDecoder(const at::Tensor& probs, const at::Tensor& lengths,
                                                                     std::int64_t blank = 0,

@@ -9,6 +9,7 @@
 
 #include "poptorch/annotations.h"
 #include "poptorch/block.h"
+#include "poptorch/custom_op.h"
 #include "poptorch/data_loader.h"
 #include "poptorch/environment.h"
 #include "poptorch/error.h"

@@ -255,16 +255,6 @@ at::Tensor setOverlapForOutput(const at::Tensor& tensor, OverlapMode mode) {
   return set_overlap(spelled("setOverlapForOutput", "set_overlap_for_output"), tensor, mode, /*is_input=*/false);
 }
 
-std::vector<at::Tensor> customOp(const std::vector<at::Tensor>& /*inputs*/, const std::string& name,
-                                 const std::string& domain, std::int64_t domain_version,
-                                 const std::vector<at::Tensor>& example_outputs) {
-  refuse_in_model(fmt::format("{} {}.{} version {}", spelled("customOp", "custom_op"), domain, name, domain_version),
-                  "express it with torch functions");
-  std::vector<at::Tensor> results;
-  for (const at::Tensor& example : example_outputs) results.push_back(at::zeros_like(example));
-  return results;
-}
-
 std::tuple<at::Tensor, at::Tensor, at::Tensor> ctcBeamSearchDecoder(const at::Tensor& probs, const at::Tensor& lengths,
                                                                     std::int64_t /*blank*/, std::int64_t /*beam_width*/,
                                                                     std::int64_t top_paths) {

@@ -17,6 +17,7 @@ void bind_strategies(pybind11::module_& module);   // stages, phases, and who ru
 void bind_annotations(pybind11::module_& module);  // blocks and other scopes in a forward
 void bind_ops(pybind11::module_& module);          // functions to call in a forward
 void bind_cpu_layers(pybind11::module_& module);   // layers on the host
+void bind_custom_ops(pybind11::module_& module);   // operators of the user's own
 void bind_environment(pybind11::module_& module);  // the hardware and the log
 
 // Let go of with the GIL, whoever is the last to hold it.

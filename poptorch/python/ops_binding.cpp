@@ -137,11 +137,6 @@ OverlapMode overlap_mode(Object mode) {
                                            : OverlapMode::OverlapDeviceIterationLoop;
 }
 
-Tensors custom_op(Object inputs, const std::string& name, const std::string& domain, std::int64_t domain_version,
-                  const Tensors& example_outputs, Object /*attributes*/) {
-  return customOp(inputs.cast<Tensors>(), name, domain, domain_version, example_outputs);
-}
-
 auto decode(Object probs, Object lengths, std::int64_t blank, std::int64_t beam_width, std::int64_t top_paths) {
   const char* op = "ctc_beam_search_decoder";
   return ctcBeamSearchDecoder(tensor_argument(op, probs), tensor_argument(op, lengths), blank, beam_width, top_paths);
@@ -187,9 +182,6 @@ void bind_ops(py::module_& module) {
              [](const at::Tensor& tensor, Object mode) { return setOverlapForInput(tensor, overlap_mode(mode)); });
   module.def("set_overlap_for_output",
              [](const at::Tensor& tensor, Object mode) { return setOverlapForOutput(tensor, overlap_mode(mode)); });
-  module.def("custom_op", &custom_op, py::arg("inputs"), py::arg("name"), py::arg("domain"), py::arg("domain_version"),
-             py::arg("example_outputs"), py::arg("attributes") = py::none(),
-             "An op that was registered by the user. On the host: zeros like the example outputs.");
   module.def("ctc_beam_search_decoder", &decode, py::arg("probs"), py::arg("lengths"), py::arg("blank") = 0,
              py::arg("beam_width") = 100, py::arg("top_paths") = 1,
              "The likeliest label sequences: their probabilities, lengths and labels. On the host: zeros.");
