@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -105,11 +106,21 @@ class CPU {
   std::string id_;
 };
 
-// -- not in a captured model yet: an Error there ------------------------------------------------------------------
-// The likeliest label sequences: their probabilities, lengths and labels. On the host: zeros.
+// -- decoding and points; no gradient flows through these -----------------------------------------------------------
+// The likeliest label sequences by prefix beam search: their log-probabilities [N, top_paths], lengths [N, top_paths]
+// and labels [N, top_paths, T], both int32, zero beyond the length. probs: log-probabilities [T, N, C]; lengths [N].
+// Outside a captured model: zeros.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> ctcBeamSearchDecoder(const at::Tensor& probs, const at::Tensor& lengths,
                                                                     std::int64_t blank = 0,
                                                                     std::int64_t beam_width = 100,
                                                                     std::int64_t top_paths = 1);
+// Farthest point sampling of the rows of src in each segment ptr[i]:ptr[i + 1]: the indices (int32) of ceil(length *
+// ratio) rows that lie far from each other, beginning with the first or a random one.
+at::Tensor fps(const at::Tensor& src, const std::vector<std::int64_t>& ptr, double ratio = 0.5,
+               bool random_start = false);
+// For each row of x the index (int32) of the nearest row of y, within the same batch if the rows have batch ids. Ids
+// are sorted.
+at::Tensor nearest(const at::Tensor& x, const at::Tensor& y, const std::optional<at::Tensor>& batch_x = std::nullopt,
+                   const std::optional<at::Tensor>& batch_y = std::nullopt);
 
 }  // namespace poptorch

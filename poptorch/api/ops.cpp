@@ -8,8 +8,6 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/remainder.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -113,10 +111,6 @@ at::Tensor set_overlap(const std::string& op, const at::Tensor& tensor, OverlapM
   if (mode == OverlapMode::NoOverlap || context == nullptr || recorder == nullptr) return tensor;
   context->check_overlap(op);
   return guarded([&] { return mark_overlapped(*recorder, tensor, is_input); });
-}
-
-void refuse_in_model(const std::string& op, const char* instead) {
-  if (is_capturing()) throw Error(fmt::format("[{}] is not supported yet in a wrapped model; {}.", op, instead));
 }
 
 }  // namespace
@@ -253,16 +247,6 @@ at::Tensor setOverlapForInput(const at::Tensor& tensor, OverlapMode mode) {
 
 at::Tensor setOverlapForOutput(const at::Tensor& tensor, OverlapMode mode) {
   return set_overlap(spelled("setOverlapForOutput", "set_overlap_for_output"), tensor, mode, /*is_input=*/false);
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> ctcBeamSearchDecoder(const at::Tensor& probs, const at::Tensor& lengths,
-                                                                    std::int64_t /*blank*/, std::int64_t /*beam_width*/,
-                                                                    std::int64_t top_paths) {
-  refuse_in_model(spelled("ctcBeamSearchDecoder", "ctc_beam_search_decoder"),
-                  "return the probabilities and decode them on the host");
-  const std::int64_t batch = probs.size(1);
-  return {at::zeros({batch, top_paths}), at::zeros({batch, top_paths}, lengths.scalar_type()),
-          at::zeros({batch, top_paths, probs.size(0)}, lengths.scalar_type())};
 }
 
 }  // namespace poptorch

@@ -194,6 +194,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   bind_ops(module);
   bind_cpu_layers(module);
   bind_custom_ops(module);
+  bind_host_ops(module);
   bind_environment(module);
   module.def("is_capturing", [] { return Recorder::current() != nullptr; });
   module.def("is_traced", [](const at::Tensor& tensor) {

@@ -137,11 +137,6 @@ OverlapMode overlap_mode(Object mode) {
                                            : OverlapMode::OverlapDeviceIterationLoop;
 }
 
-auto decode(Object probs, Object lengths, std::int64_t blank, std::int64_t beam_width, std::int64_t top_paths) {
-  const char* op = "ctc_beam_search_decoder";
-  return ctcBeamSearchDecoder(tensor_argument(op, probs), tensor_argument(op, lengths), blank, beam_width, top_paths);
-}
-
 void bind_markers(py::module_& module) {
   module.def("identity_loss", &identity_loss, py::arg("x"), py::arg("reduction"),
              "Marks a value as the loss to train on, after reducing it by \"sum\", \"mean\" or \"none\".");
@@ -182,9 +177,6 @@ void bind_ops(py::module_& module) {
              [](const at::Tensor& tensor, Object mode) { return setOverlapForInput(tensor, overlap_mode(mode)); });
   module.def("set_overlap_for_output",
              [](const at::Tensor& tensor, Object mode) { return setOverlapForOutput(tensor, overlap_mode(mode)); });
-  module.def("ctc_beam_search_decoder", &decode, py::arg("probs"), py::arg("lengths"), py::arg("blank") = 0,
-             py::arg("beam_width") = 100, py::arg("top_paths") = 1,
-             "The likeliest label sequences: their probabilities, lengths and labels. On the host: zeros.");
 }
 
 }  // namespace poptorch

@@ -150,16 +150,6 @@ TEST(Ops, CondChoosesBetweenTwoBodies) {
             std::string::npos);
 }
 
-// -- refused in a model -----------------------------------------------------------------------------------------------
-
-TEST(Ops, OfTheHostAloneAreRefusedInAModel) {
-  const auto lengths = torch::tensor({1, 1});
-  const auto decode = [&](torch::Tensor x) { return std::get<0>(ctcBeamSearchDecoder(x.view({1, 4, 6}), lengths)); };
-  EXPECT_EQ(decode(kA).sizes(), (std::vector<std::int64_t>{4, 1}));
-  EXPECT_NE(error_of([&] { captured(decode, kA); }).find("[ctcBeamSearchDecoder] is not supported yet in a wrapped"),
-            std::string::npos);
-}
-
 // -- overlapped transfers ---------------------------------------------------------------------------------------------
 
 TEST(Ops, OverlapIsCheckedAgainstTheOptions) {

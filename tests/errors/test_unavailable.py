@@ -20,8 +20,6 @@ def _options():
     lambda e: e.getComputeLatency(),
     lambda e: e.getIpuHostLatency(),
     lambda e: poptorch.load("file"),
-    lambda e: poptorch.fps(torch.zeros(4, 3), [0, 4]),
-    lambda e: poptorch.nearest(torch.zeros(4, 3), torch.zeros(4, 3)),
 ])
 def test_members_and_functions(call):
     executor = poptorch.inferenceModel(torch.nn.Linear(3, 2), _options())
@@ -44,16 +42,6 @@ class Calls(torch.nn.Module):
 
     def forward(self, x):
         return self.function(x)
-
-
-@pytest.mark.parametrize("function", [
-    lambda x: poptorch.ctc_beam_search_decoder(x.reshape(1, 2, 3), torch.tensor([1, 1]))[0],
-])
-def test_ops_of_the_host_alone(function):
-    x = torch.randn(2, 3)
-    assert isinstance(function(x), torch.Tensor)
-    with pytest.raises(poptorch.Error, match="is not supported yet in a wrapped model; "):
-        poptorch.inferenceModel(Calls(function), _options())(x)
 
 
 def test_wrapped_model_inside_another():

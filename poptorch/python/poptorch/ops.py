@@ -15,8 +15,10 @@ from .poptorch_core import (  # pylint: disable=unused-import
     dynamic_slice,
     dynamic_update,
     for_loop,
+    fps,
     identity_loss,
     ipu_print_tensor,
+    nearest,
     nop,
     recomputationCheckpoint,
     serializedMatMul,
@@ -67,13 +69,3 @@ class CPU:
         if not poptorch_core.is_capturing():
             return self._layer(*inputs)
         return poptorch_core.call_on_host(self, self._layer, self._id, inputs)
-
-
-def fps(src, ptr, ratio=0.5, random_start=False):
-    """Farthest-point sampling."""
-    raise createPoptorchError("[fps] is not supported yet; sample before the model is called.")
-
-
-def nearest(x, y, batch_x=None, batch_y=None):
-    """For each row of x the index of the nearest row of y."""
-    raise createPoptorchError("[nearest] is not supported yet; use torch.cdist(x, y).argmin(1).")
