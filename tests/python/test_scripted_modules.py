@@ -80,9 +80,11 @@ def test_statistics_of_a_jit_module_come_back(make):
     torch.testing.assert_close(dict(module.named_buffers())["norm.running_mean"], reference.norm.running_mean)
 
 
-def test_training_of_a_scripted_module():
+@parametrized
+def test_training_of_a_jit_module(make):
     torch.manual_seed(0)
-    module, reference = torch.jit.script(WithLoss()), WithLoss()
+    module, reference = make(WithLoss()), WithLoss()
+    kind = type(module)
     reference.load_state_dict(module.state_dict())
     executor = poptorch.trainingModel(module, quiet(), poptorch.optim.SGD(module.parameters(), lr=0.5))
     optimizer = torch.optim.SGD(reference.parameters(), lr=0.5)
@@ -94,6 +96,9 @@ def test_training_of_a_scripted_module():
         for result, expected in zip(executor(X), (y, loss)):
             torch.testing.assert_close(result, expected.detach())
     torch.testing.assert_close(module.layer.weight.detach(), reference.layer.weight.detach())
+    torch.testing.assert_close(module(X)[0].detach(), reference(X)[0].detach())
+    executor.destroy()
+    assert type(module) is kind
 
 
 def test_a_scripted_branch_is_taken_at_capture():

@@ -221,8 +221,13 @@ def plain_copy(module):
         result = type(module).__new__(type(module))
         result.__dict__.update(module.__dict__)
     if hasattr(type(module), "_poptorch_source"):
-        result.__class__ = type(module)._poptorch_plain
+        _set_class(result, type(module)._poptorch_plain)
     return result
+
+
+def _set_class(obj, cls):
+    """Not obj.__class__ = cls: a traced module of torch.jit hands what is assigned to it on to another module."""
+    object.__setattr__(obj, "__class__", cls)
 
 
 def hook(module, source, executor):
@@ -234,7 +239,7 @@ def hook(module, source, executor):
     plain = getattr(type(module), "_poptorch_plain", type(module))
     attributes = {"_poptorch_source": source, "_poptorch_executor": weakref.ref(executor), "_poptorch_plain": plain,
                   "__module__": plain.__module__}
-    module.__class__ = type(plain)(f"Poptorch{plain.__name__}", (_FollowingModule, plain), attributes)
+    _set_class(module, type(plain)(f"Poptorch{plain.__name__}", (_FollowingModule, plain), attributes))
 
 
 def unhook(module, source):
@@ -245,7 +250,7 @@ def unhook(module, source):
             remaining = tuple(other for other in sources(tensor) if other is not source)
             tensor.__class__ = classes.get(_plain_class(tensor), remaining)
     if getattr(type(module), "_poptorch_source", None) is source:
-        module.__class__ = type(module)._poptorch_plain
+        _set_class(module, type(module)._poptorch_plain)
 
 
 class suspended:
@@ -271,9 +276,9 @@ def unwrap(module):
     wrapped = [(obj, type(obj)) for obj in (module, *tensors_of(module)) if hasattr(type(obj), "_poptorch_plain")]
     module.__dict__["_poptorch_unwrapped"] = wrapped
     for obj, cls in wrapped:
-        obj.__class__ = cls._poptorch_plain
+        _set_class(obj, cls._poptorch_plain)
 
 
 def rewrap(module):
     for obj, cls in module.__dict__.pop("_poptorch_unwrapped", ()):
-        obj.__class__ = cls
+        _set_class(obj, cls)
