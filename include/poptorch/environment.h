@@ -1,6 +1,8 @@
 // Where the program runs, and how much the library tells of it.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 
@@ -8,6 +10,10 @@ namespace poptorch {
 
 // True while a forward is being captured on this thread.
 bool isRunningOnIpu();
+
+// A number for the contents of a tensor of the model that is being captured: another tensor has another, and so has
+// this one after it is written. An Error for a tensor that is no part of it.
+std::int64_t getIpuTensorId(const at::Tensor& tensor);
 
 // Whether there is a device of so many IPUs. Virtual IPUs are the hardware here, unless POPTORCH_IPU_MODEL or
 // POPTORCH_SMALL_IPU_MODEL asks for a model of it.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "aspen/base/log.h"
 #include "poptorch/api/spelling.h"
 #include "poptorch/error.h"
 
@@ -138,6 +139,7 @@ IpuRequest ipu_request(const OptionStore& options, const std::set<std::int64_t>&
   request.rounds_up = options.get(kGeneral, "auto_round_num_ipus").truth();
   const OptionValue* use_model = options.find(kGeneral, "use_model");
   const bool is_model = use_model != nullptr ? use_model->truth() : environment_asks_for_ipu_model();
+  if (is_model) aspen::log::debug("the IPUs are a model of {}", ipu_model_version());
   request.is_hardware = !is_model && !options.exists(kGeneral, "ipu_version");
   if (const OptionValue* device = options.find(kGeneral, "ipu_id")) request.device = device->integer();
   return request;

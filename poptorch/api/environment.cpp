@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "aspen/base/log.h"
+#include "poptorch/api/guarded.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/error.h"
 #include "poptorch/model/ipus.h"
@@ -27,6 +28,15 @@ const char* name_of(LogLevel level) {
 }  // namespace
 
 bool isRunningOnIpu() { return Recorder::current() != nullptr; }
+
+std::int64_t getIpuTensorId(const at::Tensor& tensor) {
+  Recorder* recorder = Recorder::current();
+  if (recorder == nullptr || !recorder->is_traced(tensor)) {
+    throw Error(
+        "[getIpuTensorId] the tensor is on the host; expected one of the model whose forward is being captured.");
+  }
+  return guarded([&] { return recorder->value_of(tensor)->id(); });
+}
 
 bool ipuHardwareIsAvailable(std::int64_t num_ipus) { return num_ipus <= kMaxIpus && !environment_asks_for_ipu_model(); }
 

@@ -1,5 +1,7 @@
-// Turns errors of the core into poptorch::Error at the border of the API.
+// Turns errors of the core, and of torch inside it, into poptorch::Error at the border of the API.
 #pragma once
+
+#include <c10/util/Exception.h>
 
 #include "aspen/base/error.h"
 #include "poptorch/error.h"
@@ -15,6 +17,8 @@ auto guarded(F&& f) -> decltype(f()) {
     return f();
   } catch (const aspen::Error& error) {
     throw as_own(error);
+  } catch (const c10::Error& error) {
+    throw Error(error.what_without_backtrace(), "torch_error");
   }
 }
 

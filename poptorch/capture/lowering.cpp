@@ -262,7 +262,18 @@ Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
     return emit_host_call(*this, op, arguments);
   } catch (const aspen::Error& error) {
     rethrow_with_source(error);
+  } catch (const c10::Error& error) {
+    fail(full_name(op), error.what_without_backtrace());
+  } catch (const std::logic_error& error) {
+    fail(full_name(op), error.what());
+  } catch (const std::bad_alloc&) {
+    fail(full_name(op), "there is not enough memory.");
   }
+}
+
+void Recorder::fail(const std::string& op, const std::string& text) {
+  last_error_ = "[" + op + "] " + text + where();
+  throw aspen::UserError("{}", last_error_);
 }
 
 Recorder::Tensors Recorder::record(const std::string& op, const Tensors& arguments,

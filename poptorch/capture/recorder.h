@@ -141,6 +141,7 @@ class Recorder {
   void require_own(const TracedImpl& impl) const;
   void bring_up_to_date(const c10::OperatorHandle& op, const torch::jit::Stack& arguments);
   [[noreturn]] void rethrow_with_source(const aspen::Error& error);        // the error being handled
+  [[noreturn]] void fail(const std::string& op, const std::string& text);  // with the op and the line
   aspen::Value* constant_of(const at::Tensor& tensor);
   void assign_written_variables();
 

@@ -40,6 +40,15 @@ bool environment_asks_for_ipu_model() {
   return false;
 }
 
+std::string ipu_model_version() {
+  const char* value = std::getenv("POPTORCH_IPU_MODEL_VERSION");
+  if (value == nullptr || *value == '\0') return "ipu2";
+  for (const char* known : {"ipu1", "ipu2", "ipu21"}) {
+    if (std::string_view(value) == known) return known;
+  }
+  throw aspen::UserError("[compile] POPTORCH_IPU_MODEL_VERSION is \"{}\"; expected ipu1, ipu2 or ipu21.", value);
+}
+
 std::int64_t ipus_of_device(std::int64_t device) {
   std::int64_t first = 0;
   for (std::int64_t ipus = 1; ipus <= kMaxIpus; ipus *= 2) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 
 namespace poptorch {
 
@@ -22,6 +23,8 @@ std::int64_t required_ipus(const IpuRequest& request);
 
 // POPTORCH_IPU_MODEL or POPTORCH_SMALL_IPU_MODEL is set: the virtual IPUs stand for a model of the hardware.
 bool environment_asks_for_ipu_model();
+// POPTORCH_IPU_MODEL_VERSION: ipu1, ipu2 (the default) or ipu21; a UserError for any other.
+std::string ipu_model_version();
 
 // IPUs of a device: 0 .. 63 are single IPUs, then come pairs, groups of four and so on; 126 has all. 0: no such device.
 std::int64_t ipus_of_device(std::int64_t device);

@@ -1,6 +1,7 @@
 // Questions about the hardware, and the level of the log.
 #include <fmt/format.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "poptorch/environment.h"
 #include "poptorch/error.h"
@@ -23,6 +24,10 @@ void set_log_level(const py::object& level) {
 
 void bind_environment(py::module_& module) {
   module.def("isRunningOnIpu", &isRunningOnIpu, "True while the forward of a wrapped model is captured.");
+  module.def(
+      "getIpuTensorId",
+      [](const py::object& tensor) { return getIpuTensorId(tensor_argument("getIpuTensorId", tensor)); },
+      py::arg("tensor"), "A number for the contents of a tensor of the model that is being captured.");
   module.def("ipuHardwareIsAvailable", &ipuHardwareIsAvailable, py::arg("num_ipus") = 1,
              "Whether there is a device of so many IPUs. Virtual IPUs are the hardware here.");
   module.def("ipuHardwareVersion", &ipuHardwareVersion, "The generation the virtual IPUs stand for.");

@@ -1,5 +1,7 @@
 #include "poptorch/python/errors.h"
 
+#include <c10/util/Exception.h>
+
 #include "poptorch/api/guarded.h"
 
 namespace py = pybind11;
@@ -46,6 +48,14 @@ void register_error_translation() {
       raise(make_error(error));
     } catch (const aspen::Error& error) {
       raise(make_error(as_own(error)));
+    } catch (const py::builtin_exception&) {
+      throw;  // meant as the exception of Python that it names
+    } catch (const c10::Error& error) {
+      raise(make_error(Error(error.what_without_backtrace(), "torch_error")));
+    } catch (const std::logic_error& error) {
+      raise(make_error(Error(error.what(), "std::exception")));
+    } catch (const std::bad_alloc&) {
+      raise(make_error(Error("there is not enough memory.", "std::exception")));
     }
   });
 }

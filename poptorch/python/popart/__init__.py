@@ -51,6 +51,41 @@ class BatchSerializationBatchSchedule(enum.IntEnum):
     OverlapOnCompute = 3
 
 
+class BatchSerializationMethod(enum.IntEnum):
+    UnrollDynamic = 0
+    UnrollStatic = 1
+    Loop = 2
+
+
+class BatchSerializationTransformContext(enum.IntEnum):
+    Fwd = 0
+    Bwd = 1
+
+
+class AutodiffStitchStrategy(enum.IntEnum):
+    RecomputeMinimal = 0
+    RecomputeAllNonInputs = 1
+    AddFwdOutputs = 2
+    SafeAddFwdOutputs = 3
+
+
+class GradientTensorTrackingMethod(enum.IntEnum):
+    AllNonViewChangingGradientTensors = 0
+    ConvAndMatmulGradients = 1
+    GradientsOfUserSpecifiedTensors = 2
+
+
+class Instrumentation(enum.IntEnum):
+    Outer = 0
+    Inner = 1
+
+
+class SyncPattern(enum.IntEnum):
+    Full = 0
+    SinglePipeline = 1
+    ReplicaAndLadder = 2
+
+
 class ReductionType(enum.IntEnum):
     Sum = 0
     Mean = 1

@@ -15,7 +15,7 @@ from . import poptorch_core
 from . import enums, errors, optim, options, ops, profiling  # sub-modules of the public API
 from ._async_data_accessor import AsynchronousDataAccessor
 from ._data_loader import DataLoader
-from ._engine_limits import load
+from ._engine_limits import importPoptorchMetadataFromFile, load
 from ._impl import ICustomArgParser, registerCustomArgParser, registerPostCompileHook, registerPreCompileHook
 from ._logging import initial_level as _initial_level
 from ._logging import set_python_level as _set_python_level
@@ -42,6 +42,7 @@ from .enums import (
 from .errors import ConfigFileError, Error, RecoverableError, UnrecoverableError, createPoptorchError
 from .ops import (
     CPU,
+    accessAttributes,
     cond,
     ctc_beam_search_decoder,
     custom_op,
@@ -70,6 +71,7 @@ from .poptorch_core import (
     SerialPhasedExecution,
     ShardedExecution,
     Stage,
+    getIpuTensorId,
     ipuHardwareIsAvailable,
     ipuHardwareVersion,
     isRunningOnIpu,

@@ -45,6 +45,12 @@ class UnavailableMembers:
         _refuse("Timing transfers", _MEASURE_CALLS, "getIpuHostLatency")
 
 
+def importPoptorchMetadataFromFile(filename):
+    """What a file written by save tells of the model in it."""
+    _refuse("Loading a compiled model", "wrap the model, load its state_dict() and call it",
+            "importPoptorchMetadataFromFile")
+
+
 def load(filename, edit_opts_fn=None):
     """A model from a file written by save."""
     _refuse("Loading a compiled model", "wrap the model, load its state_dict() and call it", "load")

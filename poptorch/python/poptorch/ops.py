@@ -3,6 +3,8 @@
 Most are those of the C++ library; here is what needs Python's nested values or Python's functions.
 """
 
+import json
+
 import torch
 
 from . import _structure, poptorch_core
@@ -44,6 +46,13 @@ def _set_overlap(op, tensors, mode):
     leaves = []
     node = _structure.build(tensors, op, leaves, [])
     return node.rebuild([getattr(poptorch_core, op)(tensor, mode) for tensor in leaves])
+
+
+def accessAttributes(attributes_id):
+    """The attributes that torch.ops.poptorch.custom_operation is given as text: a dict, None for no attributes."""
+    if not isinstance(attributes_id, str):
+        raise ValueError(f"Attributes are given as a str, not {attributes_id!r}")
+    return json.loads(attributes_id) if attributes_id else None
 
 
 class CPU:
