@@ -8,19 +8,24 @@
 namespace aspen {
 namespace {
 
-constexpr std::int64_t kAllFinite = -1;
+constexpr std::int64_t kNone = -1;
 
-std::int64_t first_not_finite(const TensorType& type, const void* data) {
+// The first element that is not allowed.
+std::int64_t first_against(const TensorType& type, const void* data, AllowedFloats allowed) {
   return dispatch_floating(type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
+    using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
     const T* values = static_cast<const T*>(data);
     std::int64_t count = type.numel();
     for (std::int64_t i = 0; i < count; ++i) {
-      if (!std::isfinite(static_cast<std::conditional_t<sizeof(T) == 2, float, T>>(values[i]))) return i;
+      const auto value = static_cast<Wide>(values[i]);
+      if (allowed == AllowedFloats::kFinite ? !std::isfinite(value) : std::isnan(value)) return i;
     }
-    return kAllFinite;
+    return kNone;
   });
 }
+
+bool is_ordered_comparison(std::string_view op) { return op == "lt" || op == "le" || op == "gt" || op == "ge"; }
 
 std::string_view kind_of_value(const TensorType& type, const void* data, std::int64_t element) {
   double value = dispatch_floating(type.dtype, [&](auto tag) {
@@ -31,27 +36,40 @@ std::string_view kind_of_value(const TensorType& type, const void* data, std::in
 
 }  // namespace
 
-bool has_finite_inputs(const BoundInstruction& bound) {
+AllowedFloats allowed_floats(const BoundInstruction& bound) {
   const auto& types = bound.instruction->input_types;
-  bool any_floating = false;
+  bool any_floating = false, all_finite = true;
   for (std::size_t i = 0; i < types.size(); ++i) {
     if (bound.inputs[i] == nullptr || !is_floating(types[i].dtype)) continue;
     any_floating = true;
-    if (first_not_finite(types[i], bound.inputs[i]) != kAllFinite) return false;
+    if (first_against(types[i], bound.inputs[i], AllowedFloats::kFinite) == kNone) continue;
+    all_finite = false;
+    const std::int64_t nan = first_against(types[i], bound.inputs[i], AllowedFloats::kNoNan);
+    if (nan == kNone) continue;
+    if (!is_ordered_comparison(bound.instruction->op)) return AllowedFloats::kAll;
+    throw DeviceError(
+        "floating point exception: element {} of input {} ({}) of an ordered comparison is NaN; the program was "
+        "compiled "
+        "to stop at such values.",
+        nan, i, to_string(types[i]));
   }
-  return any_floating;
+  if (!any_floating) return AllowedFloats::kAll;
+  return all_finite ? AllowedFloats::kFinite : AllowedFloats::kNoNan;
 }
 
-void require_finite_outputs(const BoundInstruction& bound) {
+void check_outputs(const BoundInstruction& bound, AllowedFloats allowed) {
+  if (allowed == AllowedFloats::kAll) return;
   const auto& types = bound.instruction->output_types;
   for (std::size_t i = 0; i < types.size(); ++i) {
     if (!is_floating(types[i].dtype)) continue;
-    std::int64_t element = first_not_finite(types[i], bound.outputs[i]);
-    if (element == kAllFinite) continue;
+    const std::int64_t element = first_against(types[i], bound.outputs[i], allowed);
+    if (element == kNone) continue;
     throw DeviceError(
-        "floating point exception: element {} of output {} ({}) is {}, although all inputs are finite; the program was "
-        "compiled to stop at such values.",
-        element, i, to_string(types[i]), kind_of_value(types[i], bound.outputs[i], element));
+        "floating point exception: element {} of output {} ({}) is {}, although {}; the program was compiled to stop "
+        "at "
+        "such values.",
+        element, i, to_string(types[i]), kind_of_value(types[i], bound.outputs[i], element),
+        allowed == AllowedFloats::kFinite ? "all inputs are finite" : "no input is NaN");
   }
 }
 

@@ -1,16 +1,21 @@
-// The check behind Program::checks_floats: finds the first op that makes an infinity or NaN of finite inputs. Called by
-// the workers around every instruction.
+// The check behind Program::checks_floats: finds the first op that makes an infinity or NaN of finite inputs, a NaN of
+// inputs that are none (inf - inf), or that asks which of two numbers is larger when one is NaN. Called by the workers
+// around every instruction.
 #pragma once
 
 #include "aspen/runtime/bound_task.h"
 
 namespace aspen {
 
-// Whether the results of an instruction are to be checked: it has floating inputs and all of them are finite. To be
-// asked before it runs, as it may write over its inputs.
-bool has_finite_inputs(const BoundInstruction& bound);
+// What the results of an instruction may be.
+enum class AllowedFloats { kAll, kNoNan, kFinite };
 
-// DeviceError naming output, element and value if a floating output of the instruction is not finite.
-void require_finite_outputs(const BoundInstruction& bound);
+// From the inputs of an instruction: finite ones give finite results, and ones that are not NaN no NaN. kAll if it has
+// no floating inputs. To be asked before it runs, as it may write over its inputs. DeviceError if it compares with a
+// NaN.
+AllowedFloats allowed_floats(const BoundInstruction& bound);
+
+// DeviceError naming output, element and value if a floating output of the instruction is not allowed.
+void check_outputs(const BoundInstruction& bound, AllowedFloats allowed);
 
 }  // namespace aspen

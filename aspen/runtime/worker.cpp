@@ -185,9 +185,9 @@ void Worker::run_instructions(const BoundTask& task, std::int64_t micro_batch, b
 }
 
 void Worker::run_checked(const BoundInstruction& bound, const KernelArgs& args) const {
-  bool is_checked = has_finite_inputs(bound);
+  const AllowedFloats allowed = allowed_floats(bound);
   run_on_host(bound, args);
-  if (is_checked) require_finite_outputs(bound);
+  check_outputs(bound, allowed);
 }
 
 // Threads that the host starts, those of OpenMP above all, live on; they must not stay on the cpu of this worker.

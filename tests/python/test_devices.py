@@ -211,6 +211,28 @@ def test_floating_point_exceptions_name_device_and_place():
         torch.testing.assert_close(executor(torch.ones(4, 2)), torch.full((4, 2), 0.5))  # still usable
 
 
+@pytest.mark.parametrize("function, x, text", [
+    (lambda x: x * 0, torch.inf, "is NaN, although no input is NaN"),
+    (lambda x: x - x.flip(0), torch.inf, "is NaN, although no input is NaN"),
+    (lambda x: x / x.flip(0), torch.inf, "is NaN, although no input is NaN"),
+    (lambda x: (x > 1).float(), torch.nan, "of an ordered comparison is NaN"),
+    (lambda x: (x <= 1).float(), torch.nan, "of an ordered comparison is NaN"),
+    (lambda x: x * 2, torch.inf, None),
+    (lambda x: x + 1, torch.nan, None),
+    (lambda x: (x == 1).float(), torch.nan, None),
+])
+def test_floating_point_exceptions_for_invalid_operations(function, x, text):
+    options = quiet()
+    options.Precision.enableFloatingPointExceptions(True)
+    executor = poptorch.inferenceModel(FunctionModel(lambda self, x: function(x)), options)
+    given = torch.full((2, 2), x)
+    if text is None:
+        assert torch.equal(torch.nan_to_num(executor(given)), torch.nan_to_num(function(given)))
+    else:
+        with pytest.raises(poptorch.Error, match=f"(?s)floating point exception.*{text}.*test_devices.py"):
+            executor(given)
+
+
 # -- time -----------------------------------------------------------------------------------------------------------
 def test_times_of_the_devices():
     model = Layers(SIZES)

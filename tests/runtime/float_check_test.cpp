@@ -62,6 +62,26 @@ TEST(FloatCheck, LetsFiniteValuesAndWhatIsPassedOnThrough) {
   EXPECT_EQ(message_of(checked_program([](float v) { return v; }), kInfinity), "");
 }
 
+TEST(FloatCheck, NamesTheOpThatMadeNanOfInfinities) {
+  std::string text = message_of(checked_program([](float v) { return v - v; }), kInfinity);
+  EXPECT_NE(text.find("element 7 of output 0 (f32[20]) is NaN, although no input is NaN"), std::string::npos) << text;
+  EXPECT_NE(message_of(checked_program([](float v) { return v * 0; }), -kInfinity).find("is NaN"), std::string::npos);
+  EXPECT_EQ(message_of(checked_program([](float v) { return v * 2; }), NAN), "");  // passes one on
+}
+
+TEST(FloatCheck, RefusesOrderedComparisonsWithNan) {
+  for (const char* op : {"lt", "le", "gt", "ge", "eq", "ne"}) {
+    auto program = checked_program([](float v) { return v; });
+    program->step[0].instructions[0].op = op;
+    const std::string text = message_of(program, NAN);
+    const bool is_ordered = std::string(op) != "eq" && std::string(op) != "ne";
+    EXPECT_EQ(text.find("element 7 of input 0 (f32[20]) of an ordered comparison is NaN") != std::string::npos,
+              is_ordered)
+        << op << ": " << text;
+    EXPECT_EQ(message_of(program, kInfinity), "") << op;
+  }
+}
+
 TEST(FloatCheck, IsOffUnlessAsked) {
   auto program = checked_program([](float v) { return 1 / v; });
   program->checks_floats = false;
