@@ -50,8 +50,7 @@ def test_print_tensor(capfd):
     assert "mine" not in capfd.readouterr().err
     executor = poptorch.inferenceModel(model, poptorch.Options().showCompilationProgressBar(False))
     assert torch.equal(executor(x), x)
-    shown = capfd.readouterr().err
-    assert "mine" in shown and "2.0000" in shown and "(" in shown
+    assert capfd.readouterr().err == "mine: (\n (1.000, 2.000)\n (3.000, 4.000)\n)\n"
     with pytest.raises(KeyError):
         poptorch.ipu_print_tensor(x, float_format="roman")
 

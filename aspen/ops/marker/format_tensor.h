@@ -1,6 +1,8 @@
 // Text of a tensor for the print op: nested rows, one per line, indented by one space per depth.
-//   title: ((0.1000, 0.2000),
-//    (0.3000, 0.4000))
+//   title: (
+//    (0.100, 0.200)
+//    (0.300, 0.400)
+//   )
 #pragma once
 
 #include <string>

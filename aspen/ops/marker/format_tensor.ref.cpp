@@ -55,17 +55,21 @@ class Formatter {
   // auto: fixed, unless the numbers shown span too much for `digits` digits.
   void choose_format() {
     scientific_ = attrs_.float_format == "scientific";
+    double largest = 0, smallest = INFINITY;
+    for_each_shown(0, 0, [&](std::int64_t i) {
+      double magnitude = std::fabs(number(i));
+      if (!std::isfinite(magnitude) || magnitude == 0) return;
+      largest = std::max(largest, magnitude);
+      smallest = std::min(smallest, magnitude);
+    });
     if (attrs_.float_format == "auto") {
-      double largest = 0, smallest = INFINITY;
-      for_each_shown(0, 0, [&](std::int64_t i) {
-        double magnitude = std::fabs(number(i));
-        if (!std::isfinite(magnitude) || magnitude == 0) return;
-        largest = std::max(largest, magnitude);
-        smallest = std::min(smallest, magnitude);
-      });
       auto precision = static_cast<double>(std::max<std::int64_t>(attrs_.digits, 4));
       scientific_ = largest >= std::pow(10, precision) || (largest > 0 && smallest < std::pow(10, -precision));
     }
+    // All digits count, those before the point as well; the largest number has the most of these.
+    const std::int64_t before_point =
+        scientific_ || largest < 10 ? 1 : 1 + static_cast<std::int64_t>(std::log10(largest));
+    decimals_ = std::max<std::int64_t>(0, attrs_.digits - before_point);
     if (!aligned()) return;
     for_each_shown(0, 0, [&](std::int64_t i) { width_ = std::max(width_, element(i).size()); });
   }
@@ -77,22 +81,20 @@ class Formatter {
     if (type_.dtype == DType::kBool) return value != 0 ? "true" : "false";
     if (!is_floating(type_.dtype)) return fmt::format("{:.0f}", value);
     if (attrs_.float_format == "none" || !aligned() || !std::isfinite(value)) return fmt::format("{:g}", value);
-    return scientific_ ? fmt::format("{:.{}e}", value, attrs_.digits) : fmt::format("{:.{}f}", value, attrs_.digits);
+    return scientific_ ? fmt::format("{:.{}e}", value, decimals_) : fmt::format("{:.{}f}", value, decimals_);
   }
 
   std::string level(std::size_t axis, std::int64_t base) const {
     return axis + 1 == type_.shape.size() ? row(axis, base) : rows(axis, base);
   }
 
+  // Each row on a line of its own, the brackets around them too.
   std::string rows(std::size_t axis, std::int64_t base) const {
     std::string text = attrs_.open_bracket;
-    bool first = true;
     for (auto i : shown(type_.shape[axis])) {
-      if (!first) text += trimmed_separator() + "\n" + indent(axis);
-      first = false;
-      text += i == kEllipsis ? "..." : level(axis + 1, base + i * strides_[axis]);
+      text += "\n" + indent(axis + 1) + (i == kEllipsis ? "..." : level(axis + 1, base + i * strides_[axis]));
     }
-    return text + attrs_.close_bracket;
+    return text + "\n" + indent(axis) + attrs_.close_bracket;
   }
 
   std::string row(std::size_t axis, std::int64_t base) const {
@@ -104,8 +106,8 @@ class Formatter {
       if (!first) {
         std::size_t longer = line + attrs_.separator.size() + item.size();
         if (attrs_.max_line_width > 0 && longer > static_cast<std::size_t>(attrs_.max_line_width)) {
-          text += trimmed_separator() + "\n" + indent(axis);
-          line = indent(axis).size();
+          text += trimmed_separator() + "\n" + indent(axis + 2);
+          line = axis + 2;
         } else {
           text += attrs_.separator;
           line += attrs_.separator.size();
@@ -118,7 +120,7 @@ class Formatter {
     return text + attrs_.close_bracket;
   }
 
-  static std::string indent(std::size_t axis) { return std::string(axis + 1, ' '); }
+  static std::string indent(std::size_t depth) { return std::string(depth, ' '); }
 
   // A separator at the end of a line needs no blank after it.
   std::string trimmed_separator() const {
@@ -133,6 +135,7 @@ class Formatter {
   std::vector<std::int64_t> strides_;
   bool summarise_ = false, scientific_ = false;
   std::size_t width_ = 0;
+  std::int64_t decimals_ = 0;
 };
 
 }  // namespace
