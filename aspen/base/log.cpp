@@ -10,6 +10,7 @@
 #include <string>
 
 #include "aspen/base/error.h"
+#include "aspen/base/log_repeats.h"
 
 namespace aspen::log {
 namespace {
@@ -81,6 +82,7 @@ void set_level(Level level) { logger().level = level; }
 void set_level(std::string_view name) { set_level(level_from_name(name)); }
 
 void write(Level level, std::string_view text) {
+  if (!is_wanted(text)) return;
   logger().out->log(kRows[static_cast<std::size_t>(level)].spdlog_level,
                     spdlog::string_view_t(text.data(), text.size()));
 }

@@ -11,6 +11,7 @@ namespace poptorch {
 class ExecutionStrategy;
 
 // Raises an Error for the first option that is wrong, or that the engine cannot honour.
+// The log counts anew which lines it repeats (maxRepeatLogs).
 void check_options(const OptionStore& options);
 
 // `ipus`: the devices of the blocks of the model. The optimiser is left to the caller.

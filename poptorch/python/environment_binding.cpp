@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "aspen/base/log_repeats.h"
 #include "poptorch/environment.h"
 #include "poptorch/error.h"
 #include "poptorch/model/ipus.h"
@@ -31,6 +32,7 @@ void bind_environment(py::module_& module) {
   module.def("ipuHardwareIsAvailable", &ipuHardwareIsAvailable, py::arg("num_ipus") = 1,
              "Whether there is a device of so many IPUs. Virtual IPUs are the hardware here.");
   module.def("ipuHardwareVersion", &ipuHardwareVersion, "The generation the virtual IPUs stand for.");
+  module.def("is_wanted_in_log", &aspen::log::is_wanted, py::arg("line"));
   module.def("set_log_level", &set_log_level, py::arg("level"));
 }
 

@@ -4,6 +4,8 @@ import logging
 import os
 import sys
 
+from . import poptorch_core
+
 TRACE = 5  # below logging.DEBUG, which has no such level
 logging.addLevelName(TRACE, "TRACE")
 
@@ -41,6 +43,7 @@ def _create_logger():
     created = logging.getLogger("poptorch::python")
     created.propagate = False
     if not created.handlers:
+        created.addFilter(lambda record: poptorch_core.is_wanted_in_log(record.getMessage()))
         handler = _StderrHandler()
         handler.setFormatter(_Formatter())
         created.addHandler(handler)
