@@ -7,6 +7,7 @@
 #include <random>
 
 #include "aspen/base/log.h"
+#include "aspen/base/log_repeats.h"
 #include "poptorch/api/option_setters.h"
 #include "poptorch/api/popart_keys.h"
 #include "poptorch/api/spelling.h"
@@ -67,9 +68,9 @@ std::int64_t mean_strategy(const OptionStore& options) {
 }
 
 void check_reduction(const OptionStore& options) {
-  const std::int64_t steps = options.gradient_accumulation();
+  const std::int64_t steps = options.get(kTraining, "gradient_accumulation").integer();
   const OptionValue* factor = options.find(kPopart, "accumulationFactor");
-  if (factor != nullptr && factor->integer() != steps) {
+  if (factor != nullptr && steps != 1 && factor->integer() != steps) {
     throw Error(
         fmt::format("[compile] {} option accumulationFactor is {}, but Training.gradientAccumulation is {}; use the "
                     "latter alone.",
@@ -124,9 +125,6 @@ void check_features(const OptionStore& options) {
     refuse(fmt::format("Caching executables (enableExecutableCaching or POPTORCH_CACHE_DIR: {})",
                        path == nullptr ? spelled_null() : *path->as<std::string>()),
            "compile without a cache");
-  }
-  if (options.popart_flag("saveInitializersToFile")) {
-    refuse("_Popart option saveInitializersToFile", "save the state of the model instead");
   }
   if (options.popart_flag("instrumentWithHardwareCycleCounter")) {
     refuse("logCycleCount(" + on + ")", "virtual IPUs have no cycle counter; measure the time of a call");
@@ -226,6 +224,9 @@ std::uint64_t seed(const OptionStore& options) {
 }  // namespace
 
 void check_options(const OptionStore& options) {
+  const OptionValue* repeats = options.find(kGeneral, "max_repeat_logs");
+  const bool is_limited = repeats != nullptr && repeats->is_integer();
+  aspen::log::limit_repeats(is_limited ? std::optional(repeats->integer()) : std::nullopt);
   check_popart_options(options.group(kPopart));
   check_at_least_one("deviceIterations", options.integer("device_iterations"));
   check_at_least_one("Training.gradientAccumulation", options.gradient_accumulation());

@@ -53,7 +53,11 @@ class OptionStore {
 
   // Short forms for settings that always exist.
   std::int64_t integer(const std::string& key) const { return get(kGeneral, key).integer(); }
-  std::int64_t gradient_accumulation() const { return get(kTraining, "gradient_accumulation").integer(); }
+  // The _Popart option accumulationFactor is another name for it.
+  std::int64_t gradient_accumulation() const {
+    const OptionValue* factor = find(kPopart, "accumulationFactor");
+    return factor != nullptr ? factor->integer() : get(kTraining, "gradient_accumulation").integer();
+  }
   // Groups of replicas with inputs of their own.
   std::int64_t input_groups() const { return integer("replication_factor") / integer("input_group_size"); }
   bool popart_flag(const std::string& key) const;  // whether a _Popart option is set, and not to zero or false

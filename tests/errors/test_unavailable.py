@@ -53,7 +53,8 @@ def test_wrapped_model_inside_another():
 def test_accumulation_factor_that_contradicts():
     options = _options()
     options._Popart.set("accumulationFactor", 4)
-    with pytest.raises(poptorch.Error, match="accumulationFactor is 4, but Training.gradientAccumulation is 1"):
+    options.Training.gradientAccumulation(2)
+    with pytest.raises(poptorch.Error, match="accumulationFactor is 4, but Training.gradientAccumulation is 2"):
         poptorch.inferenceModel(torch.nn.Linear(3, 3), options)(torch.zeros(2, 3))
 
 

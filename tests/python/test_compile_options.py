@@ -128,3 +128,7 @@ def test_locations_of_the_options_win_over_the_phases():
 
 def test_sharded():
     assert told(strategy=poptorch.ShardedExecution())["execution"] == "sharded"
+
+
+def test_accumulation_factor_is_gradient_accumulation():
+    assert told(lambda o: o._Popart.set("accumulationFactor", 4))["gradient_accumulation"] == 4
