@@ -51,7 +51,13 @@ void CaptureContext::end_block() {
   if (Recorder* recorder = Recorder::current()) recorder->end_block();
 }
 
-void CaptureContext::check_overlap(const std::string& op) const {
+void CaptureContext::note_overlap(const std::string& op) {
+  if (overlap_.empty()) overlap_ = op;
+}
+
+void CaptureContext::check_overlap() const {
+  const std::string& op = overlap_;
+  if (op.empty()) return;
   if (rules_.strategy.kind() == ExecutionStrategy::Kind::Pipelined) {
     throw Error(
         fmt::format("[{}] transfers cannot overlap with a pipeline; use {} or a phased strategy, also for a model on "

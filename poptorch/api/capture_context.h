@@ -36,8 +36,10 @@ class CaptureContext {
   void number_blocks_anew() { next_name_ = 0; }
   const std::vector<std::int64_t>& ipus() const { return ipus_; }  // of each block that started
 
-  // An Error if transfers cannot overlap under the options. `op` is the function that was called.
-  void check_overlap(const std::string& op) const;
+  // `op`, a function that marks overlapped transfers, was called.
+  void note_overlap(const std::string& op);
+  // After the capture, which has checked what is marked: an Error if transfers cannot overlap under the options.
+  void check_overlap() const;
 
   const MultiConv* multi_conv = nullptr;  // whose scope is open
 
@@ -45,6 +47,7 @@ class CaptureContext {
   CaptureRules rules_;
   std::int64_t next_name_ = 0;
   std::vector<std::int64_t> ipus_;
+  std::string overlap_;  // the first function that marked overlapped transfers
   CaptureContext* outer_;
 };
 

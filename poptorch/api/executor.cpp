@@ -138,6 +138,7 @@ void Executor::State::compile(const Call& call) {
   const auto forward = [&](const Tensors& traced) { return call.forward(traced, results).tensors; };
   const CaptureContext context(capture_rules(options.store(), options.executionStrategy(), training));
   outputs = model->capture(forward, examples, names);
+  context.check_overlap();
   const std::set<std::int64_t> ipus(context.ipus().begin(), context.ipus().end());
   required_ipus(ipu_request(options.store(), ipus));
   check_written_buffers(options.store(), model->written_buffers(), tensors.statistics);

@@ -106,10 +106,10 @@ std::vector<at::Tensor> call_on_copies(const Body& body, const std::vector<at::T
 }
 
 at::Tensor set_overlap(const std::string& op, const at::Tensor& tensor, OverlapMode mode, bool is_input) {
-  const CaptureContext* context = CaptureContext::current();
+  CaptureContext* context = CaptureContext::current();
   Recorder* recorder = Recorder::current();
   if (mode == OverlapMode::NoOverlap || context == nullptr || recorder == nullptr) return tensor;
-  context->check_overlap(op);
+  context->note_overlap(op);
   return guarded([&] { return mark_overlapped(*recorder, tensor, is_input); });
 }
 

@@ -29,14 +29,18 @@ void check_input(const aspen::Graph& graph, const OverlapMark& mark) {
       name_of_mark(true), input->name(), input->users().size() - 1 + times_returned(graph, input), mark.where);
 }
 
-void check_output(const aspen::Graph& graph, const OverlapMark& mark) {
-  const aspen::Value* output = mark.op->output();
-  const std::size_t times = times_returned(graph, output);
-  if (times == 1 && output->users().empty()) return;
+// The tensor may be used by other ops as well; what comes out of the model is transferred once.
+void check_output(const aspen::Graph& graph, const std::vector<OverlapMark>& marks, const OverlapMark& mark) {
+  const aspen::Value* unmarked = mark.op->input(0);
+  std::size_t times = times_returned(graph, unmarked);
+  for (const OverlapMark& other : marks) {
+    if (!other.is_input && other.op->input(0) == unmarked) times += times_returned(graph, other.op->output());
+  }
+  if (times == 1 && times_returned(graph, mark.op->output()) == 1) return;
   throw aspen::UserError(
-      "[{}] the tensor is returned {} times and used by {} ops; an overlapped output must be returned from forward "
-      "exactly once and used nowhere else. Mark it last thing in forward.{}",
-      name_of_mark(false), times, output->users().size(), mark.where);
+      "[{}] the tensor, or what it was made from, is returned {} times; an overlapped output must be returned from "
+      "forward exactly once. Mark it last thing in forward.{}",
+      name_of_mark(false), times, mark.where);
 }
 
 void overlap_input(aspen::Graph& graph, const aspen::Value* input) {
@@ -68,7 +72,9 @@ at::Tensor mark_overlapped(Recorder& recorder, const at::Tensor& tensor, bool is
 }
 
 void resolve_overlap_marks(aspen::Graph& graph, const std::vector<OverlapMark>& marks) {
-  for (const OverlapMark& mark : marks) mark.is_input ? check_input(graph, mark) : check_output(graph, mark);
+  for (const OverlapMark& mark : marks) {
+    mark.is_input ? check_input(graph, mark) : check_output(graph, marks, mark);
+  }
   for (const OverlapMark& mark : marks) {
     mark.is_input ? overlap_input(graph, mark.op->input(0)) : overlap_output(graph, mark.op->output());
     graph.replace_uses(mark.op->output(), mark.op->input(0));

@@ -41,7 +41,9 @@ py::tuple capture(Model& model, const py::function& forward, const std::vector<a
   };
   const CaptureContext context(capture_rules(options, strategy, training));
   py::list results;
-  for (const ModelOutput& output : model.capture(call_forward, inputs, names)) {
+  const std::vector<ModelOutput> outputs = model.capture(call_forward, inputs, names);
+  context.check_overlap();
+  for (const ModelOutput& output : outputs) {
     if (output.in_graph) {
       const py::tuple shape(py::cast(output.shape));
       results.append(py::make_tuple("graph", output.index, dtype_object(output.dtype), shape));

@@ -291,9 +291,36 @@ def returned_twice(self, x):
     return y, y
 
 
+def returned_with_its_origin(self, x):
+    y = x + 1
+    return poptorch.set_overlap_for_output(y, MODE), y
+
+
+def marked_twice(self, x):
+    y = x + 1
+    return poptorch.set_overlap_for_output(y, MODE), poptorch.set_overlap_for_output(y, MODE)
+
+
+def test_overlapped_output_may_have_further_uses():
+    def forward(self, x):
+        y = poptorch.set_overlap_for_output(x + 1, MODE)
+        return y, y * 3
+
+    first, second = run(forward, overlapping())
+    assert first.eq(2).all() and second.eq(6).all()
+
+
+@pytest.mark.parametrize("function, expected", [(used_twice, "is used in 1 other places"), (returned_twice, "2 times"),
+                                                (mark_both, "cannot overlap with a pipeline")])
+def test_structure_of_overlapped_transfers_is_checked_before_strategy_and_tiles(function, expected):
+    assert expected in error_of(function, quiet()).message  # a pipeline without IO tiles
+
+
 @pytest.mark.parametrize(
     "function,change,message",
     [
+        (returned_with_its_origin, lambda o: None, "or what it was made from, is returned 2 times"),
+        (marked_twice, lambda o: None, "or what it was made from, is returned 2 times"),
         (mark_both, lambda o: o.setExecutionStrategy(poptorch.PipelinedExecution()), "cannot overlap with a pipeline"),
         (mark_both, lambda o: o.TensorLocations.deleteIfExists("numIOTiles"), "needs IO tiles"),
         (mark_both, lambda o: o.outputMode(poptorch.OutputMode.Final), "the output mode is Final"),
