@@ -1,4 +1,6 @@
 // Tensors put together, repeated and rearranged as a whole; all of these are copies.
+#include <c10/core/WrapDimMinimal.h>
+
 #include <numeric>
 
 #include "poptorch/aten/support/expression.h"
@@ -126,9 +128,9 @@ void roll(Call& call) {
   if (shifts.size() != axes.size()) {
     throw UserError("[roll] {} shifts for {} axes; expected one shift per axis.", shifts.size(), axes.size());
   }
-  Shape shape = x.shape();
-  for (std::size_t i = 0; i < axes.size(); ++i)
-    x = roll_axis(x, aspen::normalize_axis(axes[i], shape, "roll"), shifts[i]);
+  // Torch's own text for a bad one, which programs look for.
+  const auto rank = static_cast<std::int64_t>(x.shape().size());
+  for (std::size_t i = 0; i < axes.size(); ++i) x = roll_axis(x, c10::maybe_wrap_dim(axes[i], rank), shifts[i]);
   call.result(x.v, call.dtype("self"));
 }
 

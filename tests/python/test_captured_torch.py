@@ -81,7 +81,7 @@ def test_apply_is_torch_again_after_capture():
 def test_parameters_are_on_the_device_of_the_model():
     def forward(m, x):
         assert m.linear.weight.device == x.device
-        assert torch.ones(1).device.type == "cpu"
+        assert torch.ones(1, device="cpu").device.type == "cpu"
         moved = x.to(m.linear.weight.device).to(m.linear.weight)
         return m.linear(moved) + torch.arange(3, device=m.linear.weight.device)
 
@@ -111,3 +111,30 @@ def test_scripted_module_is_captured():
     x = torch.randn(2, 3)
     options = poptorch.Options().showCompilationProgressBar(False)
     torch.testing.assert_close(poptorch.inferenceModel(model, options)(x), model(x).detach())
+
+
+FACTORIES = {
+    "arange": lambda: torch.arange(3), "empty": lambda: torch.empty(2), "full": lambda: torch.full((2,), 3.0),
+    "full_like": lambda: torch.full_like(torch.zeros(2), 1.0), "linspace": lambda: torch.linspace(0, 1, 3),
+    "logspace": lambda: torch.logspace(0, 1, 3), "normal": lambda: torch.normal(0.0, 1.0, (2,)),
+    "ones": lambda: torch.ones(2), "rand": lambda: torch.rand(2), "randint": lambda: torch.randint(0, 3, (2,)),
+    "randn": lambda: torch.randn(2), "randperm": lambda: torch.randperm(4), "range": lambda: torch.range(0, 3),
+    "tensor": lambda: torch.tensor([1.0]), "zeros": lambda: torch.zeros(2), "zeros_like": lambda: torch.zeros_like(
+        torch.ones(2)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+@pytest.mark.parametrize("name", FACTORIES)
+def test_tensors_made_in_forward_are_on_the_device(name):
+    seen = []
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            made = FACTORIES[name]()
+            seen.append(made.device.type)
+            return x + torch.zeros(1, device=made.device), made * 1
+
+    poptorch.inferenceModel(Model(), poptorch.Options().showCompilationProgressBar(False))(torch.zeros(3))
+    assert seen == ["ipu"]
+    assert FACTORIES[name]().device.type == "cpu"

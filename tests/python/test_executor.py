@@ -164,6 +164,15 @@ def test_types_and_layouts_of_inputs():
         inference(lambda self, x: x)(torch.zeros(2, dtype=torch.complex64))
 
 
+def test_inputs_that_require_a_gradient_are_warned_of_once_for_every_executor(capfd):
+    x = torch.randn(2, 3, requires_grad=True)
+    for _ in range(2):
+        executor = inference(lambda self, x: x + x)
+        executor(x)
+        executor(x)
+        assert capfd.readouterr().err.count("requires a gradient: it is detached") == 1
+
+
 class Wrapper:
     def __init__(self, a, b):
         self.a, self.b = a, b
@@ -707,7 +716,6 @@ def test_compile_hooks(model):
         (lambda o: o.logCycleCount(True), "logCycleCount"),
         (lambda o: o.Precision.enableStochasticRounding(True), "enableStochasticRounding"),
         (lambda o: o.Training.setAutomaticLossScaling(True), "setAutomaticLossScaling"),
-        (lambda o: o._Popart.set("saveInitializersToFile", "f"), "saveInitializersToFile"),
         (lambda o: o._Popart.set("outlineTreshold", 1.0), 'unknown option "outlineTreshold".*outlineThreshold'),
         (lambda o: o._Popart.set("outlineThreshold", "1"), "expected a float"),
         (lambda o: o._Popart.set("autoRecomputation", 9), "from 0 to 4"),
@@ -724,6 +732,7 @@ def test_hints_change_nothing(model):
     opts = quiet()
     opts.setAvailableMemoryProportion({"IPU0": 0.1}).enableStableNorm(True).autoRoundNumIPUs(True).useIpuModel(True)
     opts._Popart.set("autoRecomputation", 3).set("outlineThreshold", 10).setPatterns({"TiedGather": True})
+    opts._Popart.set("saveInitializersToFile", "weights.onnx").set("logDir", "logs")
     opts.TensorLocations.setOptimizerLocation(poptorch.TensorLocationSettings().useOnChipStorage(False))
     opts.syncPattern(poptorch.SyncPattern.SinglePipeline)
     torch.testing.assert_close(poptorch.inferenceModel(model, opts)(X), model(X).detach())

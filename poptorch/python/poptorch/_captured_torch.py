@@ -6,6 +6,8 @@ a capture, and behave as ever on all other threads.
 """
 
 import contextlib
+import functools
+import weakref
 
 import torch
 import torch.utils.checkpoint
@@ -20,10 +22,35 @@ _own_to = torch._C._TensorBase.to
 _own_repr = torch.Tensor.__repr__
 
 
+# What factory functions made during a capture without saying for which device.
+_made = weakref.WeakSet()
+
+
 def _device(tensor):
     """Parameters and buffers are CPU tensors that the recorder recognises; to the model they are on the device, so that
-    x.to(self.weight.device) and zeros(3, device=self.weight.device) mean what they say."""
-    return _IPU if poptorch_core.is_traced(tensor) else _own_device.__get__(tensor)
+    x.to(self.weight.device) and zeros(3, device=self.weight.device) mean what they say. So are constants, which become
+    part of the model when they meet it."""
+    if poptorch_core.is_traced(tensor) or (poptorch_core.is_capturing() and tensor in _made):
+        return _IPU
+    return _own_device.__get__(tensor)
+
+
+def _factory(own):
+    """torch.zeros and the like: in a model, tensors are made on its device unless the call names another."""
+
+    @functools.wraps(own)
+    def make(*args, **kwargs):
+        made = own(*args, **kwargs)
+        # Those like another tensor, and normal(mean, std), are where that is.
+        if poptorch_core.is_capturing() and kwargs.get("device") is None and kwargs.get("out") is None:
+            _made.add(made)
+        return made
+
+    return make
+
+
+_FACTORIES = ("arange", "empty", "full", "full_like", "linspace", "logspace", "normal", "ones", "rand", "randint", "randn",
+              "randperm", "range", "tensor", "zeros", "zeros_like")
 
 
 def _to(tensor, *args, **kwargs):
@@ -91,6 +118,7 @@ def recorded():
             (checkpoint, "apply", _checkpoint(checkpoint.apply)),
             (torch.autograd, "grad", _refused(torch.autograd.grad)),
             (torch.autograd, "backward", _refused(torch.autograd.backward)),
+            *((torch, name, _factory(getattr(torch, name))) for name in _FACTORIES),
         ):
             stack.enter_context(_replaced(owner, name, value))
         yield
