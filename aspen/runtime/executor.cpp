@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "aspen/base/error.h"
@@ -87,7 +88,8 @@ struct Executor::State {
   CallQueue calls;
   std::unique_ptr<WorkerPool> pool;  // last: its threads use all of the above
   double total_time = 0;
-  pid_t process = getpid();  // that has the threads
+  bool has_finished_run = false;  // so that its stamps are complete
+  pid_t process = getpid();       // that has the threads
 
   State(std::shared_ptr<const Program> loaded, ExecutorOptions chosen)
       : program((check(*loaded), std::move(loaded))), options(chosen), memories(allocate(*program, options)),
@@ -255,6 +257,7 @@ struct Executor::State {
   void run(const RunRequest& request) {
     CallQueue::Turn turn(calls, request.should_stop);
     check_request(request);
+    has_finished_run = false;
     for (auto& of_replica : sinks) {
       for (std::size_t i = 0; i < of_replica.size(); ++i) {
         of_replica[i].begin(request.outputs[i], program->outputs[i].name, request.device_iterations,
@@ -278,6 +281,52 @@ struct Executor::State {
     finish();
     for (auto& of_replica : sinks) {
       for (auto& sink : of_replica) sink.finish();
+    }
+    has_finished_run = true;
+  }
+
+  // A device that only moves data does not count; one without transfers computes, or waits for others, all the time.
+  double computing_time() const {
+    std::optional<double> least;
+    for (const auto& worker : workers) {
+      if (worker->replica() != 0 || !worker->computes()) continue;
+      least = std::min(least.value_or(worker->transfer_time()), worker->transfer_time());
+    }
+    return std::max(0.0, total_time - least.value_or(0.0));
+  }
+
+  TransferTimes transfers() const {
+    TransferTimes times;
+    if (!has_finished_run) return times;
+    times.has_run = true;
+    times.inputs.resize(program->inputs.size());
+    for (const auto& worker : workers) {
+      worker->for_each_arrival([&](const Worker::Arrival& arrival) {
+        merge(arrival.stamps, worker->replica(), times.inputs[arrival.input]);
+      });
+    }
+    times.outputs.resize(program->outputs.size());
+    for (std::size_t replica = 0; replica < sinks.size(); ++replica) {
+      for (std::size_t i = 0; i < sinks[replica].size(); ++i) {
+        merge(sinks[replica][i].stamps(), replica, times.outputs[i]);
+      }
+    }
+    times.computing = computing_time();
+    return times;
+  }
+
+  // An input that several devices receive is under way from the first request to the last arrival.
+  void merge(const TransferStamps& stamps, std::size_t replica, TransferTimes::Tensor& tensor) const {
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    tensor.begin.resize(stamps.spans().size() * program->replicas, kNone);
+    tensor.end.resize(tensor.begin.size(), -kNone);
+    auto seconds = [](TransferStamps::Clock::time_point time) {
+      return std::chrono::duration<double>(time.time_since_epoch()).count();
+    };
+    for (std::size_t i = 0; i < stamps.spans().size(); ++i) {
+      double &begin = tensor.begin[i * program->replicas + replica], &end = tensor.end[i * program->replicas + replica];
+      begin = std::min(begin, seconds(stamps.spans()[i].begin));
+      end = std::max(end, seconds(stamps.spans()[i].end));
     }
   }
 };
@@ -327,6 +376,11 @@ std::vector<DeviceTime> Executor::times() const {
   std::vector<DeviceTime> times;
   for (const auto& worker : state_->workers) times.push_back(worker->time(state_->total_time));
   return times;
+}
+
+TransferTimes Executor::transfers() const {
+  CallQueue::Turn turn(state_->calls);
+  return state_->transfers();
 }
 
 std::vector<DeviceMemory> Executor::memory() const {

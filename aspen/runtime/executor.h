@@ -51,6 +51,18 @@ struct DeviceTime {
   std::vector<TaskTime> tasks;  // step tasks, then update tasks, of this device
 };
 
+// When the inputs and outputs of a run were transferred. Seconds of a clock of which only differences have a meaning,
+// one for each micro-batch that is transferred and each replica, in that order.
+struct TransferTimes {
+  struct Tensor {
+    std::vector<double> begin, end;
+  };
+  std::vector<Tensor> inputs, outputs;  // of the program; an input that no op reads arrives in no time
+  // From the begin of the run to its end, without transfers of the first replica that no other device made use of.
+  double computing = 0;
+  bool has_run = false;  // to its end; otherwise there is nothing here
+};
+
 struct DeviceMemory {
   std::size_t replica = 0, device = 0;
   std::size_t planned = 0, measured = 0;            // bytes on the device
@@ -98,6 +110,7 @@ class Executor {
   void run(const RunRequest& request);
 
   std::vector<DeviceTime> times() const;     // of the last run
+  TransferTimes transfers() const;           // likewise
   std::vector<DeviceMemory> memory() const;  // measured: 0 unless ExecutorOptions::measures_memory
 
  private:

@@ -28,25 +28,42 @@ void OutputSink::begin(const HostOutput& output, const std::string& name, std::i
   output_ = output;
   device_iterations_ = device_iterations;
   accumulation_ = accumulation;
+  stamps_.begin(num_returned(output, device_iterations, accumulation));
   if (output.mode == OutputMode::kSum && type_.dtype == DType::kF16) {
     half_sum_.assign(static_cast<std::size_t>(type_.numel()), 0.0f);
   }
 }
 
-void OutputSink::take(const void* data, std::int64_t micro_batch) {
-  std::int64_t iteration = micro_batch / accumulation_;
+// The block that a micro-batch completes among those the host gets; nothing: it completes none.
+std::optional<std::int64_t> OutputSink::position(std::int64_t micro_batch) const {
+  const std::int64_t iteration = micro_batch / accumulation_;
   switch (output_.mode) {
-    case OutputMode::kAll: return put(data, micro_batch);
+    case OutputMode::kAll: return micro_batch;
     case OutputMode::kEveryN:
-      if ((iteration + 1) % output_.period == 0) {
-        put(data, iteration / output_.period * accumulation_ + micro_batch % accumulation_);
-      }
-      return;
+      if ((iteration + 1) % output_.period != 0) return std::nullopt;
+      return iteration / output_.period * accumulation_ + micro_batch % accumulation_;
     case OutputMode::kFinal:
-      if (micro_batch + 1 == device_iterations_ * accumulation_) put(data, 0);
-      return;
-    case OutputMode::kSum: return add(data, micro_batch == 0);
+    case OutputMode::kSum: break;
   }
+  if (micro_batch + 1 == device_iterations_ * accumulation_) return 0;
+  return std::nullopt;
+}
+
+bool OutputSink::wants(std::int64_t micro_batch) const {
+  return output_.mode == OutputMode::kSum || position(micro_batch).has_value();
+}
+
+TransferStamps::Clock::time_point OutputSink::take(const void* data, std::int64_t micro_batch,
+                                                   TransferStamps::Clock::time_point ready) {
+  const std::optional<std::int64_t> completed = position(micro_batch);
+  if (output_.mode == OutputMode::kSum) {
+    add(data, micro_batch == 0);
+  } else if (completed) {
+    put(data, *completed);
+  }
+  const auto end = TransferStamps::Clock::now();
+  if (completed) stamps_.set(*completed, ready, end);
+  return end;
 }
 
 std::byte* OutputSink::block(std::int64_t position) const {

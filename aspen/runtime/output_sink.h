@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "aspen/base/tensor_type.h"
 #include "aspen/runtime/executor.h"
+#include "aspen/runtime/transfer_stamps.h"
 
 namespace aspen {
 
@@ -22,11 +24,17 @@ class OutputSink {
   // Checks the request and forgets the previous run; `name` is for messages.
   void begin(const HostOutput& output, const std::string& name, std::int64_t device_iterations,
              std::int64_t accumulation);
-  // Micro-batches come in ascending order.
-  void take(const void* data, std::int64_t micro_batch);
+  // Whether a micro-batch matters to the mode at all.
+  bool wants(std::int64_t micro_batch) const;
+  // Micro-batches come in ascending order. The data has been there since `ready`; returns the end of the transfer.
+  TransferStamps::Clock::time_point take(const void* data, std::int64_t micro_batch,
+                                         TransferStamps::Clock::time_point ready);
   void finish();
 
+  const TransferStamps& stamps() const { return stamps_; }  // of what reached the host
+
  private:
+  std::optional<std::int64_t> position(std::int64_t micro_batch) const;
   void put(const void* data, std::int64_t position);
   void add(const void* data, bool is_first);
   std::byte* block(std::int64_t position) const;
@@ -35,6 +43,7 @@ class OutputSink {
   std::size_t replica_, replicas_;
   HostOutput output_;
   std::int64_t device_iterations_ = 1, accumulation_ = 1;
+  TransferStamps stamps_;
   std::vector<float> half_sum_;  // kSum of half adds up in float and rounds once
 };
 

@@ -20,6 +20,21 @@ std::size_t group_of(const ThreadPlan::Groups& groups, std::size_t number) {
   throw InternalError("no thread has device or replica {}", number);
 }
 
+// Inputs that no task reads. The first task receives them all the same: they are a part of the call.
+std::vector<std::size_t> unread_inputs(const Program& program) {
+  std::vector<bool> is_read(program.inputs.size());
+  for (const Task& task : program.step) {
+    for (const InputCopy& copy : task.inputs) is_read[copy.input] = true;
+  }
+  std::vector<std::size_t> unread;
+  for (std::size_t input = 0; input < is_read.size(); ++input) {
+    if (!is_read[input]) unread.push_back(input);
+  }
+  return unread;
+}
+
+double seconds(Worker::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
 }  // namespace
 
 Worker::Worker(const Program& program, const std::vector<ReplicaMemory>& memories, const ThreadPlan& threads,
@@ -59,6 +74,10 @@ Worker::Section Worker::bind(const std::vector<Task>& tasks, const ReplicaMemory
     if (tasks[t].device != device_) continue;
     section.own_index[t] = section.tasks.size();
     OwnTask& own = section.tasks.emplace_back(OwnTask{.bound = BoundTask(tasks[t], memory)});
+    for (const BoundCopy& input : own.bound.inputs()) own.arrivals.push_back({input.tensor, input.address, {}});
+    if (t == 0 && !is_update) {
+      for (const std::size_t input : unread_inputs(program_)) own.arrivals.push_back({.input = input});
+    }
     if (control_ == nullptr) continue;
     for (const Wait& wait : tasks[t].waits) {
       if (shares_thread(replica_, tasks[wait.task].device)) continue;
@@ -87,11 +106,12 @@ void Worker::find_exchanges(const std::vector<ReplicaMemory>& memories) {
 void Worker::begin(const RunPlan& plan) {
   plan_ = &plan;
   context_.seed = plan.seed;
-  exchange_ = {};
+  exchange_ = transfers_ = {};
   for (Section* section : {&step_, &update_}) {
     for (OwnTask& task : section->tasks) {
       task.runs = 0;
       task.busy = {};
+      for (Arrival& arrival : task.arrivals) arrival.stamps.begin(plan.cycles * plan.rounds);
     }
   }
 }
@@ -104,10 +124,8 @@ void Worker::wait(const std::vector<CounterWait>& waits, std::int64_t round, con
   }
 }
 
-// The task has run since `now`.
-void Worker::count(OwnTask& task, std::int64_t finished, Clock::time_point& now) {
-  auto start = std::exchange(now, Clock::now());
-  task.busy += now - start;
+void Worker::count(OwnTask& task, std::int64_t finished, Clock::duration busy) {
+  task.busy += busy;
   ++task.runs;
   if (task.progress != nullptr) task.progress->set(finished);
 }
@@ -118,14 +136,14 @@ void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_
     wait(task.waits, micro_batch, control_->steps_stopped());
     now = Clock::now();
   }
+  const auto begin = now;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(micro_batch);
-  copy_inputs(task.bound, micro_batch);
+  copy_inputs(task, micro_batch, now);
   run_instructions(task.bound, micro_batch, false);
-  for (const BoundCopy& output : task.bound.outputs()) {
-    sinks_[output.tensor].take(output.address.at(micro_batch), micro_batch);
-  }
-  count(task, micro_batch + 1, now);
+  now = Clock::now();
+  copy_outputs(task.bound, micro_batch, now);
+  count(task, micro_batch + 1, now - begin);
 }
 
 void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_point& now) {
@@ -134,11 +152,13 @@ void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_poin
     wait(task.waits, cycle, control_->updates_stopped());
     now = Clock::now();
   }
+  const auto begin = now;
   std::int64_t micro_batch = (cycle + 1) * plan_->rounds - 1;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(cycle);
   run_instructions(task.bound, micro_batch, true);
-  count(task, cycle + 1, now);
+  now = Clock::now();
+  count(task, cycle + 1, now - begin);
 }
 
 void Worker::refresh(std::int64_t cycle) {
@@ -155,13 +175,30 @@ void Worker::await_refreshes(std::int64_t cycle) const {
   if (control_ != nullptr) wait(before_steps_, cycle, control_->updates_stopped());
 }
 
-void Worker::copy_inputs(const BoundTask& task, std::int64_t micro_batch) const {
+// One stamp ends a transfer and begins the next.
+void Worker::copy_inputs(OwnTask& task, std::int64_t micro_batch, Clock::time_point& now) {
+  const auto begin = now;
   auto index = static_cast<std::size_t>(micro_batch) * num_input_groups_ + input_group_;
-  for (const BoundCopy& input : task.inputs()) {
-    std::size_t bytes = program_.inputs[input.tensor].type.bytes();
-    const auto* from = static_cast<const std::byte*>(plan_->request->inputs[input.tensor]) + index * bytes;
-    if (bytes != 0) std::memcpy(input.address.at(micro_batch), from, bytes);
+  for (Arrival& arrival : task.arrivals) {
+    const auto requested = now;
+    std::size_t bytes = program_.inputs[arrival.input].type.bytes();
+    if (bytes != 0 && arrival.address.base != nullptr) {
+      const auto* from = static_cast<const std::byte*>(plan_->request->inputs[arrival.input]) + index * bytes;
+      std::memcpy(arrival.address.at(micro_batch), from, bytes);
+      now = Clock::now();
+    }
+    arrival.stamps.set(micro_batch, requested, now);
   }
+  transfers_ += now - begin;
+}
+
+void Worker::copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock::time_point& now) {
+  const auto ready = now;
+  for (const BoundCopy& output : task.outputs()) {
+    OutputSink& sink = sinks_[output.tensor];
+    if (sink.wants(micro_batch)) now = sink.take(output.address.at(micro_batch), micro_batch, ready);
+  }
+  transfers_ += now - ready;
 }
 
 void Worker::run_instructions(const BoundTask& task, std::int64_t micro_batch, bool is_update) const {
@@ -210,7 +247,6 @@ std::string Worker::describe(const BoundTask& task, const Instruction& instructi
 }
 
 DeviceTime Worker::time(double total) const {
-  auto seconds = [](Clock::duration duration) { return std::chrono::duration<double>(duration).count(); };
   DeviceTime result{.replica = replica_, .device = device_, .total = total};
   double busy = seconds(exchange_);
   for (const Section* section : {&step_, &update_}) {
@@ -223,6 +259,8 @@ DeviceTime Worker::time(double total) const {
   if (!is_alone_) result.waiting = std::max(0.0, total - busy);
   return result;
 }
+
+double Worker::transfer_time() const { return seconds(transfers_); }
 
 std::int64_t Worker::num_finished_rounds() const {
   std::int64_t finished = std::numeric_limits<std::int64_t>::max();

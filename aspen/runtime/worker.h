@@ -14,6 +14,7 @@
 #include "aspen/runtime/run_control.h"
 #include "aspen/runtime/task_order.h"
 #include "aspen/runtime/thread_plan.h"
+#include "aspen/runtime/transfer_stamps.h"
 #include "aspen/runtime/variable_refresh.h"
 
 namespace aspen {
@@ -36,7 +37,7 @@ struct WorkerThread {
 
 class Worker {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = TransferStamps::Clock;
 
   // control: nullptr if there is only one crew. sinks: of the replica, one per output.
   Worker(const Program& program, const std::vector<ReplicaMemory>& memories, const ThreadPlan& threads,
@@ -64,6 +65,20 @@ class Worker {
   void add_exchange(Clock::duration time) { exchange_ += time; }
   DeviceTime time(double total) const;       // of the last run, which took `total` seconds
   std::int64_t num_finished_rounds() const;  // in the last run, of all step tasks
+  double transfer_time() const;              // seconds of the last run spent on inputs and outputs
+
+  // An input of the program as a task receives it.
+  struct Arrival {
+    std::size_t input = 0;
+    BufferAddress address;  // nowhere for an input that no op reads
+    TransferStamps stamps;  // by micro-batch
+  };
+  template <class F>
+  void for_each_arrival(const F& call) const {
+    for (const OwnTask& task : step_.tasks) {
+      for (const Arrival& arrival : task.arrivals) call(arrival);
+    }
+  }
 
  private:
   // A task of another crew that must have come to round - lag.
@@ -73,6 +88,7 @@ class Worker {
   };
   struct OwnTask {
     BoundTask bound;
+    std::vector<Arrival> arrivals;
     std::vector<CounterWait> waits;
     ProgressCounter* progress = nullptr;  // nullptr: no other crew waits for this task
     std::int64_t runs = 0;
@@ -89,8 +105,9 @@ class Worker {
   void find_exchanges(const std::vector<ReplicaMemory>& memories);
   bool shares_thread(std::size_t replica, std::size_t device) const;
   void wait(const std::vector<CounterWait>& waits, std::int64_t round, const std::atomic<bool>& stopped) const;
-  static void count(OwnTask& task, std::int64_t finished, Clock::time_point& now);
-  void copy_inputs(const BoundTask& task, std::int64_t micro_batch) const;
+  static void count(OwnTask& task, std::int64_t finished, Clock::duration busy);
+  void copy_inputs(OwnTask& task, std::int64_t micro_batch, Clock::time_point& now);
+  void copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock::time_point& now);
   void run_instructions(const BoundTask& task, std::int64_t micro_batch, bool is_update) const;
   void run_checked(const BoundInstruction& bound, const KernelArgs& args) const;
   void run_on_host(const BoundInstruction& bound, const KernelArgs& args) const;
@@ -111,7 +128,8 @@ class Worker {
   // Of the current or last run.
   const RunPlan* plan_ = nullptr;
   StepContext context_;
-  Clock::duration exchange_{};  // spent in reductions and refreshes
+  Clock::duration exchange_{};   // spent in reductions and refreshes
+  Clock::duration transfers_{};  // spent on inputs and outputs
 };
 
 }  // namespace aspen

@@ -17,6 +17,7 @@
 
 #include "poptorch/optim.h"
 #include "poptorch/options.h"
+#include "poptorch/perf_counters.h"
 #include "poptorch/structure.h"
 
 namespace poptorch {
@@ -73,6 +74,18 @@ class Executor {
   };
   RandomState randomState() const;
   void setRandomState(const RandomState& state);
+
+  // When the inputs and outputs of the latest call were transferred.
+  PerfCounters getPerfCounters() const;
+  // From the first request of an input to the last output written, and its parts: the inputs' way to the device, until
+  // the outputs are ready, the outputs' way back.
+  Latency getLatency() const;
+  Latency getHostIpuLatency() const;
+  Latency getComputeLatency() const;
+  Latency getIpuHostLatency() const;
+  // Cycles of the latest call's first replica, with options.logCycleCount: those that a clock of 1.85 GHz makes in the
+  // time that was measured without transfers.
+  std::int64_t cycleCount() const;
 
   const Options& options() const;
   std::vector<std::string> getTensorNames() const;

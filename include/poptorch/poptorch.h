@@ -17,5 +17,6 @@
 #include "poptorch/ops.h"
 #include "poptorch/optim.h"
 #include "poptorch/options.h"
+#include "poptorch/perf_counters.h"
 #include "poptorch/strategy.h"
 #include "poptorch/structure.h"

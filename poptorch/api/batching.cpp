@@ -67,7 +67,10 @@ Session::Call call_of(const OptionStore& options, bool training) {
                     "of deviceIterations.",
                     period, spelled("OutputMode::EveryN"), iterations));
   }
-  return {iterations, training ? options.gradient_accumulation() : 1, {static_cast<aspen::OutputMode>(mode), period}};
+  return {.device_iterations = iterations,
+          .gradient_accumulation = training ? options.gradient_accumulation() : 1,
+          .output = {static_cast<aspen::OutputMode>(mode), period},
+          .logs_cycles = options.popart_flag("instrumentWithHardwareCycleCounter")};
 }
 
 void check_inference(const OptionStore& options, const ExecutionStrategy& strategy) {

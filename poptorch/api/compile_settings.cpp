@@ -8,6 +8,7 @@
 
 #include "aspen/base/log.h"
 #include "aspen/base/log_repeats.h"
+#include "poptorch/api/batching.h"
 #include "poptorch/api/option_setters.h"
 #include "poptorch/api/popart_keys.h"
 #include "poptorch/api/spelling.h"
@@ -126,8 +127,11 @@ void check_features(const OptionStore& options) {
                        path == nullptr ? spelled_null() : *path->as<std::string>()),
            "compile without a cache");
   }
-  if (options.popart_flag("instrumentWithHardwareCycleCounter")) {
-    refuse("logCycleCount(" + on + ")", "virtual IPUs have no cycle counter; measure the time of a call");
+  if (options.popart_flag("instrumentWithHardwareCycleCounter") && !ipu_request(options, {}).is_hardware) {
+    throw Error(fmt::format(
+        "[compile] logCycleCount({}) needs hardware, which a model of the IPU and an offline target are not; "
+        "leave out logCycleCount, or useIpuModel, POPTORCH_IPU_MODEL or useOfflineIpuTarget.",
+        on));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "poptorch/api/capture_context.h"
 #include "poptorch/api/compile_settings.h"
 #include "poptorch/api/guarded.h"
+#include "poptorch/api/perf_counters.h"
 #include "poptorch/model/session.h"
 
 namespace poptorch {
@@ -326,6 +327,30 @@ Executor::RandomState Executor::randomState() const {
 
 void Executor::setRandomState(const RandomState& random) {
   in_turn(*state_, [&] { state_->session->compiled("setRandomState").set_random_state(random.seed, random.step); });
+}
+
+PerfCounters Executor::getPerfCounters() const {
+  return in_turn(*state_, [&] { return perf_counters(*state_->session); });
+}
+
+Latency Executor::getLatency() const {
+  return in_turn(*state_, [&] { return latency(*state_->session, LatencyOf::kCall); });
+}
+
+Latency Executor::getHostIpuLatency() const {
+  return in_turn(*state_, [&] { return latency(*state_->session, LatencyOf::kHostToIpu); });
+}
+
+Latency Executor::getComputeLatency() const {
+  return in_turn(*state_, [&] { return latency(*state_->session, LatencyOf::kCompute); });
+}
+
+Latency Executor::getIpuHostLatency() const {
+  return in_turn(*state_, [&] { return latency(*state_->session, LatencyOf::kIpuToHost); });
+}
+
+std::int64_t Executor::cycleCount() const {
+  return in_turn(*state_, [&] { return cycle_count(*state_->session, state_->options.store()); });
 }
 
 const Options& Executor::options() const { return state_->options; }

@@ -252,6 +252,12 @@ std::vector<aspen::DeviceTime> Model::times() const {
   return executor_->times();
 }
 
+aspen::TransferTimes Model::transfers() const {
+  aspen::TransferTimes times = is_attached() ? executor_->transfers() : parked_transfers_;
+  if (times.outputs.size() > num_outputs_) times.outputs.resize(num_outputs_);
+  return times;
+}
+
 std::vector<aspen::DeviceMemory> Model::memory() const {
   require_attached("memory");
   return executor_->memory();

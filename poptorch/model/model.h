@@ -112,6 +112,9 @@ class Model {
 
   // Of the last run, and of the memory as it is now; measured only if ASPEN_MEASURE_MEMORY=1 was set at attach().
   std::vector<aspen::DeviceTime> times() const;
+  // Of the last run, also of one before a detach; outputs are those of forward.
+  aspen::TransferTimes transfers() const;
+  std::size_t num_replicas() const { return is_compiled() ? program_->replicas : 1; }
   std::vector<aspen::DeviceMemory> memory() const;
 
  private:
@@ -169,6 +172,7 @@ class Model {
   // What variables hold while there is no executor, as far as it differs from their initial contents.
   std::map<std::string, Bytes> parked_;
   std::uint64_t seed_ = 0, step_ = 0;
+  aspen::TransferTimes parked_transfers_;
   bool has_written_ = false;  // a run wrote to `written_` since they were copied to or from the host
   std::set<std::string> warned_;
 };

@@ -35,6 +35,7 @@ void Model::detach() {
   for (const aspen::ProgramVariable& variable : program_->variables) parked_[variable.name] = read_variable(variable);
   seed_ = executor_->seed();
   step_ = executor_->step();
+  parked_transfers_ = executor_->transfers();
   executor_.reset();
 }
 

@@ -7,6 +7,8 @@
 namespace poptorch {
 namespace {
 
+constexpr double kClockHertz = 1.85e9;
+
 using Sources = std::vector<std::shared_ptr<HostWeights>>;
 
 // Calls `body` while none of the sources from `next` on writes to the host.
@@ -95,7 +97,16 @@ std::vector<at::Tensor> Session::run(const std::vector<at::Tensor>& inputs, cons
   if (training_) optimizer_->before_run();
   if (training_) weights_->set_stale();  // also if the call is interrupted: some updates may have been made
   const std::vector<OutputRequest> outputs(model_->num_outputs(), call_.output);
-  return model_->run(inputs, call_.device_iterations, call_.gradient_accumulation, outputs, should_stop);
+  std::vector<at::Tensor> results =
+      model_->run(inputs, call_.device_iterations, call_.gradient_accumulation, outputs, should_stop);
+  if (call_.logs_cycles) aspen::log::debug("the call took {} cycles", cycles().value_or(0));
+  return results;
+}
+
+std::optional<std::int64_t> Session::cycles() const {
+  const aspen::TransferTimes times = transfers();
+  if (!times.has_run) return std::nullopt;
+  return static_cast<std::int64_t>(times.computing * kClockHertz);
 }
 
 // -- weights --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 
 #include "poptorch/api/batching.h"
 #include "poptorch/api/call_inputs.h"
+#include "poptorch/api/perf_counters.h"
 #include "poptorch/model/session.h"
 #include "poptorch/python/bindings.h"
 #include "poptorch/python/convert.h"
@@ -57,6 +58,26 @@ void adopt(Session& session, std::shared_ptr<Model> model, const OptionStore& op
   session.adopt(std::move(model), call_of(options, training));
 }
 
+py::dict counters(const Session& session) {
+  PerfCounters counters;
+  {
+    py::gil_scoped_release no_gil;
+    counters = perf_counters(session);
+  }
+  return py::dict(py::arg("input") = counters.input, py::arg("input_complete") = counters.input_complete,
+                  py::arg("output") = counters.output, py::arg("output_complete") = counters.output_complete);
+}
+
+template <LatencyOf part>
+py::tuple latency_tuple(const Session& session) {
+  Latency found;
+  {
+    py::gil_scoped_release no_gil;
+    found = latency(session, part);
+  }
+  return py::make_tuple(found.minimum, found.maximum, found.average);
+}
+
 }  // namespace
 
 std::shared_ptr<py::object> shared_object(py::object object) {
@@ -101,6 +122,12 @@ void bind_session(py::module_& module) {
       .def("detach", &Session::detach, Unlocked())
       .def("destroy", &Session::destroy, Unlocked())
       .def("run", &run, py::arg("inputs"))
+      .def("perf_counters", &counters)
+      .def("latency", &latency_tuple<LatencyOf::kCall>)
+      .def("host_ipu_latency", &latency_tuple<LatencyOf::kHostToIpu>)
+      .def("compute_latency", &latency_tuple<LatencyOf::kCompute>)
+      .def("ipu_host_latency", &latency_tuple<LatencyOf::kIpuToHost>)
+      .def("cycle_count", &cycle_count, py::arg("options"), Unlocked())
       .def("copy_weights_to_host", &Session::copy_weights_to_host, Unlocked())
       .def("copy_weights_to_host_if_needed", &Session::copy_weights_to_host_if_needed, Unlocked())
       .def("copy_weights_to_device", &Session::copy_weights_to_device, Unlocked())

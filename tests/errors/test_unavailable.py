@@ -13,12 +13,6 @@ def _options():
     lambda e: e.save("file"),
     lambda e: e.compileAndExport("file", torch.zeros(2, 3)),
     lambda e: e.loadExecutable("file"),
-    lambda e: e.cycleCount(),
-    lambda e: e.getPerfCounters(),
-    lambda e: e.getLatency(),
-    lambda e: e.getHostIpuLatency(),
-    lambda e: e.getComputeLatency(),
-    lambda e: e.getIpuHostLatency(),
     lambda e: poptorch.load("file"),
 ])
 def test_members_and_functions(call):

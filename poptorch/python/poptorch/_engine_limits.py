@@ -2,8 +2,6 @@
 
 from .errors import createPoptorchError
 
-_MEASURE_CALLS = "measure the time of a call from Python"
-
 
 def _refuse(what, supported, where):
     raise createPoptorchError(f"[{where}] {what} is not supported yet; {supported}.")
@@ -25,24 +23,6 @@ class UnavailableMembers:
         if short_name not in self.options.anchored_tensors:
             raise AssertionError(f'No tensor was anchored as "{short_name}" with options.anchorTensor')
         _refuse("Returning inner tensors", "return them from forward", "getAnchoredTensor")
-
-    def cycleCount(self):
-        _refuse("Counting cycles", "measure the time of a call", "cycleCount")
-
-    def getPerfCounters(self):
-        _refuse("Timing transfers", _MEASURE_CALLS, "getPerfCounters")
-
-    def getLatency(self):
-        _refuse("Timing transfers", _MEASURE_CALLS, "getLatency")
-
-    def getHostIpuLatency(self):
-        _refuse("Timing transfers", _MEASURE_CALLS, "getHostIpuLatency")
-
-    def getComputeLatency(self):
-        _refuse("Timing transfers", _MEASURE_CALLS, "getComputeLatency")
-
-    def getIpuHostLatency(self):
-        _refuse("Timing transfers", _MEASURE_CALLS, "getIpuHostLatency")
 
 
 def importPoptorchMetadataFromFile(filename):

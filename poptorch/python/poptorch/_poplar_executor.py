@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from . import _capture, _captured_torch, _engine_limits, _replica_grouping, _weight_sync
+from . import _capture, _captured_torch, _engine_limits, _measurements, _replica_grouping, _weight_sync
 from . import annotations, poptorch_core
 from ._args import ArgumentPlan, Signature
 from ._compilation_output import ProgressBar, export_text
@@ -26,7 +26,7 @@ _SEED_MASK = (1 << 64) - 1
 _compilation = threading.RLock()
 
 
-class PoplarExecutor(_engine_limits.UnavailableMembers):
+class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembers):
     """Made by poptorch.trainingModel and poptorch.inferenceModel; called like the model it wraps."""
 
     def __init__(self, model, options, training, optimizer=None):
