@@ -31,6 +31,7 @@ std::unique_ptr<Program> compile(Graph& graph, const CompileOptions& options, co
   program->replicas = options.replicas;
   program->input_grouping = options.input_grouping;
   program->checks_floats = options.checks_floats;
+  program->has_transfers = !options.holds_inputs;
   if (options.progress) options.progress(1);
   return program;
 }

@@ -82,6 +82,7 @@ struct CompileOptions {
   std::size_t replicas = 1;
   ReplicaGrouping input_grouping{.kind = ReplicaGrouping::Kind::kNone};
   bool checks_floats = false;
+  bool holds_inputs = false;  // nothing is transferred: inputs are variables, see passes/hold_inputs.h; outputs stay
   OptimizerSpec optimizer;
   std::vector<std::string> skip_passes;
   // Whether the graph is checked after every pass, against ir/verifier.h and what the pass promises, rather than once

@@ -261,7 +261,7 @@ struct Executor::State {
     for (auto& of_replica : sinks) {
       for (std::size_t i = 0; i < of_replica.size(); ++i) {
         of_replica[i].begin(request.outputs[i], program->outputs[i].name, request.device_iterations,
-                            request.gradient_accumulation);
+                            request.gradient_accumulation, program->has_transfers);
       }
     }
     RunPlan plan = this->plan(request);

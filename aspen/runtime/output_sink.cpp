@@ -17,8 +17,9 @@ std::int64_t num_returned(const HostOutput& output, std::int64_t device_iteratio
 }
 
 void OutputSink::begin(const HostOutput& output, const std::string& name, std::int64_t device_iterations,
-                       std::int64_t accumulation) {
-  if (output.data == nullptr && type_.bytes() != 0) throw InternalError("output \"{}\" has no host memory", name);
+                       std::int64_t accumulation, bool has_transfers) {
+  if (has_transfers && output.data == nullptr && type_.bytes() != 0)
+    throw InternalError("output \"{}\" has no host memory", name);
   if (output.mode == OutputMode::kEveryN &&
       (output.period < 1 || output.period > device_iterations || device_iterations % output.period != 0)) {
     throw UserError(
@@ -28,7 +29,8 @@ void OutputSink::begin(const HostOutput& output, const std::string& name, std::i
   output_ = output;
   device_iterations_ = device_iterations;
   accumulation_ = accumulation;
-  stamps_.begin(num_returned(output, device_iterations, accumulation));
+  has_transfers_ = has_transfers;
+  stamps_.begin(has_transfers ? num_returned(output, device_iterations, accumulation) : 0);
   if (output.mode == OutputMode::kSum && type_.dtype == DType::kF16) {
     half_sum_.assign(static_cast<std::size_t>(type_.numel()), 0.0f);
   }
@@ -50,7 +52,7 @@ std::optional<std::int64_t> OutputSink::position(std::int64_t micro_batch) const
 }
 
 bool OutputSink::wants(std::int64_t micro_batch) const {
-  return output_.mode == OutputMode::kSum || position(micro_batch).has_value();
+  return has_transfers_ && (output_.mode == OutputMode::kSum || position(micro_batch).has_value());
 }
 
 TransferStamps::Clock::time_point OutputSink::take(const void* data, std::int64_t micro_batch,
@@ -92,7 +94,7 @@ void OutputSink::add(const void* data, bool is_first) {
 }
 
 void OutputSink::finish() {
-  if (output_.mode != OutputMode::kSum || type_.dtype != DType::kF16) return;
+  if (!has_transfers_ || output_.mode != OutputMode::kSum || type_.dtype != DType::kF16) return;
   auto* to = reinterpret_cast<Half*>(block(0));
   for (std::size_t i = 0; i < half_sum_.size(); ++i) to[i] = static_cast<Half>(half_sum_[i]);
 }

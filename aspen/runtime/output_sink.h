@@ -21,9 +21,9 @@ class OutputSink {
   OutputSink(TensorType type, std::size_t replica, std::size_t replicas)
       : type_(std::move(type)), replica_(replica), replicas_(replicas) {}
 
-  // Checks the request and forgets the previous run; `name` is for messages.
+  // Checks the request and forgets the previous run; `name` is for messages. Without transfers nothing is wanted.
   void begin(const HostOutput& output, const std::string& name, std::int64_t device_iterations,
-             std::int64_t accumulation);
+             std::int64_t accumulation, bool has_transfers);
   // Whether a micro-batch matters to the mode at all.
   bool wants(std::int64_t micro_batch) const;
   // Micro-batches come in ascending order. The data has been there since `ready`; returns the end of the transfer.
@@ -43,6 +43,7 @@ class OutputSink {
   std::size_t replica_, replicas_;
   HostOutput output_;
   std::int64_t device_iterations_ = 1, accumulation_ = 1;
+  bool has_transfers_ = true;
   TransferStamps stamps_;
   std::vector<float> half_sum_;  // kSum of half adds up in float and rounds once
 };

@@ -132,6 +132,7 @@ struct Program {
   std::size_t replicas = 1;
   ReplicaGrouping input_grouping{.kind =
                                      ReplicaGrouping::Kind::kNone};  // replicas of one group read the same micro-batch
+  bool has_transfers = true;   // false: no input is read and no output reaches the host
   bool checks_floats = false;  // stops at the first op that makes an infinity or NaN from finite inputs
 };
 

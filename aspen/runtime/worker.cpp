@@ -75,7 +75,7 @@ Worker::Section Worker::bind(const std::vector<Task>& tasks, const ReplicaMemory
     section.own_index[t] = section.tasks.size();
     OwnTask& own = section.tasks.emplace_back(OwnTask{.bound = BoundTask(tasks[t], memory)});
     for (const BoundCopy& input : own.bound.inputs()) own.arrivals.push_back({input.tensor, input.address, {}});
-    if (t == 0 && !is_update) {
+    if (t == 0 && !is_update && program_.has_transfers) {
       for (const std::size_t input : unread_inputs(program_)) own.arrivals.push_back({.input = input});
     }
     if (control_ == nullptr) continue;

@@ -118,9 +118,6 @@ void check_features(const OptionStore& options) {
   if (options.popart_flag("automaticLossScalingSettings.enabled")) {
     refuse("Training.setAutomaticLossScaling(" + on + ")", "give the optimiser a fixed loss_scaling");
   }
-  if (options.popart_flag("syntheticDataMode")) {
-    refuse("enableSyntheticData(" + on + ")", "inputs always come from the host");
-  }
   if (options.popart_flag("enableEngineCaching")) {
     const OptionValue* path = options.find(kPopart, "cachePath");
     refuse(fmt::format("Caching executables (enableExecutableCaching or POPTORCH_CACHE_DIR: {})",
@@ -261,6 +258,9 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   told.liveness = liveness(options, strategy);
   told.separate_backward_phase = strategy.separateBackwardPhase();
   told.locations = locations(options, strategy.isPhased(), told.liveness);
+  if (const OptionValue* mode = options.find(kPopart, "syntheticDataMode")) {
+    made.synthetic_data = static_cast<SyntheticData>(mode->integer());
+  }
   made.seed = seed(options);
   made.backend = *options.get(kHost, "backend").as<std::string>();
   return made;

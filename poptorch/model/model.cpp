@@ -146,6 +146,7 @@ void Model::compile(const CompileSettings& settings) {
   aspen::CompileOptions options = settings.options;
   options.training = training_;
   options.num_stages = num_stages_;
+  options.holds_inputs = settings.synthetic_data != SyntheticData::kOff;
   keep_buffers_apart(options.replicas);
   const std::vector<std::string> listed = split_groups(options.optimizer);
   backend_ = make_backend(settings.backend.empty() ? default_backend() : settings.backend);
@@ -153,6 +154,7 @@ void Model::compile(const CompileSettings& settings) {
   recorder_.reset();
   for (const aspen::ProgramVariable& variable : program_->variables) variables_.emplace(variable.name, &variable);
   seed_ = settings.seed;
+  if (options.holds_inputs) fill_inputs(settings.synthetic_data, settings.seed);
   for (std::size_t group = 0; group < settings.settings.size(); ++group) set_settings(group, settings.settings[group]);
   warn_of_narrow_tensors();
   if (training_) warn_of_unreached(listed);

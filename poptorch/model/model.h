@@ -20,8 +20,12 @@ namespace poptorch {
 
 class Recorder;
 
+// What inputs hold that never come from the host.
+enum class SyntheticData : std::uint8_t { kOff, kZeros, kNormal, kUniform };
+
 struct CompileSettings {
   aspen::CompileOptions options;  // `training` and `num_stages` are those of the model
+  SyntheticData synthetic_data = SyntheticData::kOff;
   std::uint64_t seed = 0;
   std::string backend;                       // empty: the best one built
   std::vector<std::vector<float>> settings;  // per group of the optimizer, in the order of aspen::Setting
@@ -99,7 +103,7 @@ class Model {
 
   // Each input holds device_iterations * gradient_accumulation * input groups micro-batches along its first axis, an
   // output as many blocks as its mode returns times the replicas. One result per graph output, fresh. Inputs the model
-  // writes are updated in place.
+  // writes are updated in place. With synthetic data only the shapes of inputs matter, and results are zeros.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, std::int64_t device_iterations,
                               std::int64_t gradient_accumulation, const std::vector<OutputRequest>& outputs,
                               const std::function<bool()>& should_stop);
@@ -129,6 +133,7 @@ class Model {
   using Bytes = std::vector<std::byte>;
 
   void keep_buffers_apart(std::size_t replicas);
+  void fill_inputs(SyntheticData kind, std::uint64_t seed);
   std::vector<std::string> split_groups(aspen::OptimizerSpec& optimizer);
   void warn_of_narrow_tensors() const;
   void warn_of_unreached(const std::vector<std::string>& listed) const;
@@ -151,6 +156,7 @@ class Model {
   aspen::RunRequest request_for(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& results,
                                 const std::vector<OutputRequest>& outputs, std::int64_t device_iterations,
                                 std::int64_t gradient_accumulation) const;
+  void write_inputs(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& results) const;
   at::Tensor one_per_input_group(const at::Tensor& result, const aspen::Shape& micro_batch) const;
 
   bool training_;

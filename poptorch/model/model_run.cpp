@@ -1,6 +1,7 @@
 // Model::run: host tensors in and out of one call of the executor.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include "aspen/base/log.h"
 #include "poptorch/capture/dispatch_scope.h"
@@ -48,6 +49,7 @@ at::Tensor Model::host_input(std::size_t index, const at::Tensor& tensor, std::i
                                c10::toString(type), aspen::to_string(shape_of(tensor)), micro_batches,
                                aspen::to_string(wanted.type));
   }
+  if (!program_->has_transfers) return tensor;
   const at::Tensor given = to_graph_type(tensor, "input", wanted.name);
   if (type != c10::ScalarType::Double) return given;
   if (warned_.insert("float64 " + wanted.name).second) {
@@ -88,7 +90,9 @@ aspen::RunRequest Model::request_for(const std::vector<at::Tensor>& inputs, std:
     const aspen::TensorType& type = program_->outputs[i].type;
     const auto batches = returned_batches(wanted, device_iterations, gradient_accumulation);
     const auto blocks = batches * static_cast<std::int64_t>(program_->replicas);
-    results.push_back(at::empty(stacked(type.shape, blocks), host_dtype(type.dtype)));
+    const auto shape = stacked(type.shape, blocks);
+    const c10::ScalarType dtype = host_dtype(type.dtype);
+    results.push_back(program_->has_transfers ? at::empty(shape, dtype) : at::zeros(shape, dtype));
     request.outputs.push_back({results.back().data_ptr(), wanted.mode, wanted.period});
   }
   return request;
@@ -127,14 +131,18 @@ std::vector<at::Tensor> Model::run(const std::vector<at::Tensor>& inputs, std::i
   request.should_stop = should_stop;
   has_written_ = !written_.empty();  // also if the run is interrupted
   executor_->run(request);
+  if (program_->has_transfers) write_inputs(inputs, results);
+  results.resize(num_outputs_);
+  return results;
+}
+
+void Model::write_inputs(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& results) const {
   for (std::size_t i = 0; i < written_inputs_.size(); ++i) {
     const at::Tensor& target = inputs[written_inputs_[i]];
     const at::Tensor written =
         one_per_input_group(results[num_outputs_ + i], program_->outputs[num_outputs_ + i].type.shape);
     target.detach().copy_(written.reshape(target.sizes()));
   }
-  results.resize(num_outputs_);
-  return results;
 }
 
 }  // namespace poptorch

@@ -2,7 +2,15 @@
 #include <cstdlib>
 #include <set>
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+
 #include "aspen/base/log.h"
+#include "aspen/compiler/passes/hold_inputs.h"
+#include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
 #include "poptorch/capture/narrow.h"
 #include "poptorch/model/model.h"
@@ -13,6 +21,16 @@ namespace {
 std::vector<std::byte> bytes_of(const std::vector<float>& values) {
   const auto bytes = std::as_bytes(std::span(values));
   return {bytes.begin(), bytes.end()};
+}
+
+// Integers are 0 and 1: whatever they count or choose, there are two of it in most models.
+at::Tensor synthetic(const aspen::TensorType& type, SyntheticData kind, at::Generator& generator) {
+  const c10::ScalarType dtype = host_dtype(type.dtype);
+  if (kind == SyntheticData::kZeros) return at::zeros(type.shape, dtype);
+  if (!c10::isFloatingType(dtype)) return at::randint(0, 2, type.shape, generator, at::kInt).to(dtype);
+  const bool is_normal = kind == SyntheticData::kNormal;
+  return (is_normal ? at::randn(type.shape, generator, at::kFloat) : at::rand(type.shape, generator, at::kFloat))
+      .to(dtype);
 }
 
 std::string settings_name(std::size_t index) { return fmt::format("settings___{}", index); }
@@ -37,6 +55,16 @@ void Model::detach() {
   step_ = executor_->step();
   parked_transfers_ = executor_->transfers();
   executor_.reset();
+}
+
+// Made once: every call finds the same.
+void Model::fill_inputs(SyntheticData kind, std::uint64_t seed) {
+  HostScope host;
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  for (const aspen::ProgramTensor& input : program_->inputs) {
+    const auto* variable = find_variable(aspen::held_input_name(input.name));
+    if (variable != nullptr) write_variable(*variable, to_graph_bytes(synthetic(input.type, kind, generator)));
+  }
 }
 
 // -- weights --------------------------------------------------------------------------------------------------------
@@ -144,7 +172,8 @@ std::vector<std::string> Model::state_names() const {
   std::vector<std::string> names;
   for (const aspen::ProgramVariable& variable : program_->variables) {
     const bool is_setting = variable.name.starts_with("settings___");
-    if (!is_setting && !weights.contains(variable.name)) names.push_back(variable.name);
+    if (!is_setting && !variable.name.starts_with(aspen::held_input_name("")) && !weights.contains(variable.name))
+      names.push_back(variable.name);
   }
   return names;
 }

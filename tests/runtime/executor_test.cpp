@@ -95,6 +95,20 @@ TEST(Executor, EveryNReturnsWholeIterations) {
   EXPECT_EQ(y, (V{1.5f, 1.5f, 1.5f, 1.5f, 3.5f, 3.5f, 3.5f, 3.5f}));
 }
 
+TEST(Executor, TransfersNothingIfTheProgramSaysSo) {
+  AddProgram add;
+  add.program->step[0].inputs.clear();
+  add.program->has_transfers = false;
+  Executor executor(add.program);
+  executor.run({.device_iterations = 3, .inputs = {nullptr}, .outputs = {{.data = nullptr}}});
+  EXPECT_EQ(executor.step(), 3u);
+  const TransferTimes times = executor.transfers();
+  ASSERT_EQ(times.inputs.size(), 1u);
+  ASSERT_EQ(times.outputs.size(), 1u);
+  EXPECT_TRUE(times.inputs[0].begin.empty() && times.inputs[0].end.empty());
+  EXPECT_TRUE(times.outputs[0].begin.empty() && times.outputs[0].end.empty());
+}
+
 TEST(Executor, PeriodMustDivideTheIterations) {
   Executor executor(AddProgram().program);
   V x(6), y(6);

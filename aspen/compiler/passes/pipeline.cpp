@@ -5,6 +5,7 @@
 #include "aspen/compiler/passes/accumulate_gradients.h"
 #include "aspen/compiler/passes/canonicalise.h"
 #include "aspen/compiler/passes/fold_constants.h"
+#include "aspen/compiler/passes/hold_inputs.h"
 #include "aspen/compiler/passes/insert_optimizer.h"
 #include "aspen/compiler/passes/join_pads.h"
 #include "aspen/compiler/passes/merge_common.h"
@@ -28,6 +29,7 @@ const Pass kAccumulateGradients{"accumulate_gradients", "add gradients up over t
                                 accumulate_gradients};
 const Pass kInsertOptimizer{
     "insert_optimizer", "update the parameters from their gradients", insert_optimizer, {}, {kNoGradients}};
+const Pass kHoldInputs{"hold_inputs", "make variables of the inputs when data is synthetic", hold_inputs};
 const Pass kRemoveMarkers{
     "remove_markers", "drop loss and detach, which have been read", remove_markers, {}, {kNoMarkers}};
 const Pass kCanonicalise{"canonicalise", "bring ops into their simplest form", canonicalise, {kNoMarkers}};
@@ -70,6 +72,8 @@ std::vector<Pass> training_pipeline() {
 
 std::vector<Pass> inference_pipeline() {
   return {
+      // What the host sees of the graph.
+      kHoldInputs,
       // Nothing superfluous is left: dead ops first, so that no time goes into simplifying them.
       kRemoveMarkers,
       kRemoveDead,
@@ -93,10 +97,11 @@ std::vector<Pass> inference_pipeline() {
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{kSelectLoss,    kDifferentiate,   kAccumulateGradients, kInsertOptimizer,
-                                        kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,
-                                        kMergeCommon,   kRemoveDead,      kRecompute,           kPlaceVariables,
-                                        kPartition,     kInsertTransfers, kOverlapIo,           kSchedule};
+  static const std::vector<Pass> passes{kSelectLoss,     kDifferentiate, kAccumulateGradients, kInsertOptimizer,
+                                        kHoldInputs,     kRemoveMarkers, kCanonicalise,        kFoldConstants,
+                                        kJoinPads,       kMergeCommon,   kRemoveDead,          kRecompute,
+                                        kPlaceVariables, kPartition,     kInsertTransfers,     kOverlapIo,
+                                        kSchedule};
   return passes;
 }
 

@@ -46,6 +46,7 @@ class OptionReader {
     flag("sum", options_.mean_reduction, false);
     flag("running_mean", options_.running_mean);
     flag("inference", options_.training, false);
+    flag("holds_inputs", options_.holds_inputs);
     choice("execution", options_.execution,
            {{"pipelined", Execution::kPipelined}, {"sharded", Execution::kSharded}, {"phased", Execution::kPhased}});
     choice("recompute", options_.recompute,
