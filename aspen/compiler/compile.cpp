@@ -1,9 +1,11 @@
 #include "aspen/compiler/compile.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
 #include "aspen/compiler/build_program.h"
+#include "aspen/compiler/passes/anchor_tensors.h"
 #include "aspen/compiler/passes/pipeline.h"
 
 namespace aspen {
@@ -18,20 +20,47 @@ bool verifies_by_default() {
 #endif
 }
 
+namespace {
+
+// Anchors that are no outputs of the graph: what an update leaves in a variable.
+void add_variable_outputs(const Graph& graph, const std::vector<Anchor>& anchors, Program& program) {
+  for (const Anchor& anchor : anchors) {
+    const Variable* variable = anchored_variable(graph, anchor.tensor);
+    if (variable == nullptr) continue;
+    auto is_it = [&](const ProgramVariable& candidate) { return candidate.name == variable->name; };
+    const auto found = std::find_if(program.variables.begin(), program.variables.end(), is_it);
+    if (found->sharded) {
+      throw UserError(
+          "[anchorTensor] \"{}\": each replica keeps only its own part of tensor \"{}\", which is sharded. Read it "
+          "from "
+          "the optimiser's state, or do not shard it.",
+          anchor.name, anchor.tensor);
+    }
+    program.variable_outputs.push_back(
+        {.output = program.outputs.size(), .variable = static_cast<std::size_t>(found - program.variables.begin())});
+    program.outputs.push_back({.name = kAnchorPrefix + anchor.name, .type = found->type});
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Program> compile(Graph& graph, const CompileOptions& options, const Backend& backend) {
   if (options.gradient_accumulation < 1 || (!options.training && options.gradient_accumulation != 1)) {
     throw UserError("gradient accumulation is {}; it must be at least 1, and 1 for inference.",
                     options.gradient_accumulation);
   }
   auto passes = options.training ? training_pipeline() : inference_pipeline();
-  run_passes(graph, passes, {.options = options, .backend = &backend});
+  std::vector<std::string> tensor_names;
+  run_passes(graph, passes, {.options = options, .backend = &backend, .tensor_names = &tensor_names});
   auto program = build_program(graph, backend);
+  program->tensor_names = std::move(tensor_names);
   program->training = options.training;
   program->gradient_accumulation = options.gradient_accumulation;
   program->replicas = options.replicas;
   program->input_grouping = options.input_grouping;
   program->checks_floats = options.checks_floats;
   program->has_transfers = !options.holds_inputs;
+  add_variable_outputs(graph, options.anchors, *program);
   if (options.progress) options.progress(1);
   return program;
 }

@@ -64,6 +64,14 @@ enum class Liveness : std::uint8_t { kAlwaysLive, kOffDeviceAfterForward, kOffDe
 
 bool verifies_by_default();
 
+// A tensor of the graph that the host is given besides the graph's outputs; see passes/anchor_tensors.h. The program
+// has an output "anchor___<name>" for it.
+struct Anchor {
+  std::string name;    // chosen by who asks
+  std::string tensor;  // one of Program::tensor_names
+};
+inline constexpr const char* kAnchorPrefix = "anchor___";
+
 struct CompileOptions {
   bool training = false;
   std::int64_t gradient_accumulation = 1;
@@ -82,6 +90,7 @@ struct CompileOptions {
   std::size_t replicas = 1;
   ReplicaGrouping input_grouping{.kind = ReplicaGrouping::Kind::kNone};
   bool checks_floats = false;
+  std::vector<Anchor> anchors;
   bool holds_inputs = false;  // nothing is transferred: inputs are variables, see passes/hold_inputs.h; outputs stay
   OptimizerSpec optimizer;
   std::vector<std::string> skip_passes;

@@ -63,13 +63,16 @@ void Crew::run(const RunPlan& plan) {
   for_each_worker([&](Worker& worker) { worker.begin(plan); });
   auto now = last_asked_ = Clock::now();
   for (std::int64_t cycle = 0; cycle < plan.cycles; ++cycle) {
+    const std::int64_t first = cycle * plan.rounds, last = first + plan.rounds - 1;
+    for_each_worker([&](Worker& worker) { worker.give_variables(first, last); });
     for (const auto& worker_of : step_workers_) {
       for (const TaskRun& next : (*plan.step_order)[number_]) {
-        worker_of[next.task]->run_step(next.task, cycle * plan.rounds + next.round, now);
+        worker_of[next.task]->run_step(next.task, first + next.round, now);
         if (control_ == nullptr) ask_to_stop(plan, now);
       }
     }
     if (has_cycle_end_) finish_cycle(plan, cycle, now);
+    for_each_worker([&](Worker& worker) { worker.give_variables(last, last + 1); });
   }
 }
 

@@ -59,6 +59,13 @@ void check(const Program& program) {
       throw InternalError("task \"{}\" gives output {} of {}", task.name, copy.output, program.outputs.size());
     }
   }
+  for (const VariableOutput& entry : program.variable_outputs) {
+    if (entry.output < program.outputs.size() && entry.variable < program.variables.size() &&
+        !program.variables[entry.variable].sharded)
+      continue;
+    throw InternalError("output {} of {} cannot be variable {} of {}", entry.output, program.outputs.size(),
+                        entry.variable, program.variables.size());
+  }
   for (const Task& task : program.update) {
     if (task.inputs.empty() && task.outputs.empty()) continue;
     throw InternalError("update task \"{}\" has inputs or outputs; only micro-batches have any", task.name);

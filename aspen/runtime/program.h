@@ -113,6 +113,13 @@ struct ProgramVariable {
   ReplicaGrouping grouping;  // replicas that hold the same value
 };
 
+// An output of the program that is no result of a step: what a variable holds after the last micro-batch of each weight
+// update, and until then what it held before.
+struct VariableOutput {
+  std::size_t output = 0;    // of the program
+  std::size_t variable = 0;  // of the program; not sharded
+};
+
 struct ProgramConstant {
   BufferRef buffer;
   std::vector<std::byte> bytes;
@@ -122,6 +129,8 @@ struct Program {
   std::string name;
   std::vector<ProgramTensor> inputs, outputs;  // of one micro-batch
   std::vector<ProgramVariable> variables;
+  std::vector<VariableOutput> variable_outputs;
+  std::vector<std::string> tensor_names;  // of the graph, as far as the host may ask for them
   std::vector<ProgramConstant> constants;
   std::vector<DevicePlan> devices;
   std::vector<Lane> lanes;

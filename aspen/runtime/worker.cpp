@@ -46,6 +46,10 @@ Worker::Worker(const Program& program, const std::vector<ReplicaMemory>& memorie
   is_alone_ = program.replicas == 1 && threads.num_crews() == 1 && threads.devices[0].size() == 1;
   step_ = bind(program.step, memories[replica], false);
   update_ = bind(program.update, memories[replica], true);
+  for (const VariableOutput& entry : program.variable_outputs) {
+    const BufferRef& home = program.variables[entry.variable].places[0];
+    if (home.owner == device) given_variables_.push_back({entry.output, memories[replica].address(home)});
+  }
   find_exchanges(memories);
   context_.replica = replica;
   context_.num_replicas = program.replicas;
@@ -159,6 +163,19 @@ void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_poin
   run_instructions(task.bound, micro_batch, true);
   now = Clock::now();
   count(task, cycle + 1, now - begin);
+}
+
+void Worker::give_variables(std::int64_t first, std::int64_t end) {
+  if (given_variables_.empty()) return;
+  auto now = Clock::now();
+  const auto begin = now;
+  for (std::int64_t micro_batch = first; micro_batch < end; ++micro_batch) {
+    for (const BoundCopy& variable : given_variables_) {
+      OutputSink& sink = sinks_[variable.tensor];
+      if (sink.wants(micro_batch)) now = sink.take(variable.address.base, micro_batch, now);
+    }
+  }
+  transfers_ += now - begin;
 }
 
 void Worker::refresh(std::int64_t cycle) {

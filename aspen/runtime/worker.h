@@ -57,6 +57,8 @@ class Worker {
   // the end of the task: to read the clock takes as long as a small op.
   void run_step(std::size_t task, std::int64_t micro_batch, Clock::time_point& now);
   void run_update(std::size_t task, std::int64_t cycle, Clock::time_point& now);
+  // Gives the host the variables that are outputs, as they are now, as those of the micro-batches [first, end).
+  void give_variables(std::int64_t first, std::int64_t end);
   // Copies what the updates of others wrote; after all updates of the crew.
   void refresh(std::int64_t cycle);
   // Waits until what the steps read off the devices is there; after the refreshes of the crew.
@@ -121,6 +123,7 @@ class Worker {
   RunControl* control_;
   WorkerThread thread_;
   Section step_, update_;
+  std::vector<BoundCopy> given_variables_;
   bool computes_ = false, is_alone_ = false;
   std::vector<CounterWait> before_refresh_, before_steps_;
   std::vector<MemoryCopy> refresh_;

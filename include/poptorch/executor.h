@@ -88,7 +88,13 @@ class Executor {
   std::int64_t cycleCount() const;
 
   const Options& options() const;
+  // Of a compiled model: its inputs as "input...", parameters and buffers under their own names, results of ops under
+  // the path of their module, and when training "loss", "Gradient___<parameter>", "UpdatedVar___<parameter>", the
+  // optimiser's state and its numbers. Any of them can be given to options.anchorTensor.
   std::vector<std::string> getTensorNames() const;
+  // What options.anchorTensor has named so, of the latest call: a copy of its own, in the shape of an output of its
+  // mode.
+  at::Tensor getAnchoredTensor(const std::string& short_name) const;
   // The compiled graph as text.
   std::string graphText() const;
 

@@ -53,24 +53,59 @@ void resolve_output_mode(OptionStore& options, bool training) {
   if (options.integer("output_mode") == kDefault) options.put(kGeneral, "output_mode", training ? kFinal : kAll);
 }
 
-Session::Call call_of(const OptionStore& options, bool training) {
-  OptionStore resolved = options;
-  resolve_output_mode(resolved, training);
-  const std::int64_t mode = resolved.integer("output_mode"), period = resolved.integer("output_return_period");
-  const std::int64_t iterations = resolved.integer("device_iterations");
+namespace {
+
+OutputRequest output_request(std::int64_t mode, std::int64_t period, std::int64_t iterations, const std::string& what) {
   if (mode < kFinal || mode > kDefault) {
-    throw Error(fmt::format("[compile] {} is no output mode; expected 0 Final, 1 EveryN, 2 All or 3 Sum.", mode));
+    throw Error(
+        fmt::format("[compile] {} is no output mode{}; expected 0 Final, 1 EveryN, 2 All or 3 Sum.", mode, what));
   }
   if (mode == kEveryN && (period < 1 || iterations % period != 0)) {
     throw Error(
-        fmt::format("[compile] the output period {} of {} does not divide the {} device iterations; choose a divisor "
+        fmt::format("[compile] the output period {} of {}{} does not divide the {} device iterations; choose a divisor "
                     "of deviceIterations.",
-                    period, spelled("OutputMode::EveryN"), iterations));
+                    period, spelled("OutputMode::EveryN"), what, iterations));
   }
+  return {static_cast<aspen::OutputMode>(mode), period};
+}
+
+// Those without a mode of their own have the model's.
+std::vector<Session::Anchor> anchors_of(const OptionStore& options, const OutputRequest& standard, bool training) {
+  std::vector<Session::Anchor> anchors;
+  for (const auto& [key, value] : *options.get(kGeneral, "anchored_tensors").as<OptionDict>()) {
+    const auto& name = std::get<std::string>(key);
+    const OptionList& entry = *value.as<OptionList>();  // tensor, mode, period
+    Session::Anchor anchor{name, *entry[0].as<std::string>(), standard};
+    if (!entry[1].is_null()) {
+      std::int64_t mode = entry[1].integer();
+      if (mode == kDefault) mode = training ? kFinal : kAll;
+      anchor.output = output_request(mode, entry[2].integer(), options.integer("device_iterations"),
+                                     fmt::format(" of the tensor anchored as \"{}\"", name));
+    }
+    anchors.push_back(std::move(anchor));
+  }
+  return anchors;
+}
+
+}  // namespace
+
+Session::Call call_of(const OptionStore& options, bool training) {
+  OptionStore resolved = options;
+  resolve_output_mode(resolved, training);
+  const std::int64_t iterations = resolved.integer("device_iterations");
+  const OutputRequest output =
+      output_request(resolved.integer("output_mode"), resolved.integer("output_return_period"), iterations, "");
   return {.device_iterations = iterations,
           .gradient_accumulation = training ? options.gradient_accumulation() : 1,
-          .output = {static_cast<aspen::OutputMode>(mode), period},
-          .logs_cycles = options.popart_flag("instrumentWithHardwareCycleCounter")};
+          .output = output,
+          .logs_cycles = options.popart_flag("instrumentWithHardwareCycleCounter"),
+          .anchors = anchors_of(options, output, training)};
+}
+
+void check_is_anchored(const OptionStore& options, const std::string& name) {
+  const auto& anchors = *options.get(kGeneral, "anchored_tensors").as<OptionDict>();
+  if (anchors.contains(name)) return;
+  throw ArgumentError(fmt::format("No tensor was anchored as \"{}\" with options.anchorTensor", name));
 }
 
 void check_inference(const OptionStore& options, const ExecutionStrategy& strategy) {

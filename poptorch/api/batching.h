@@ -29,6 +29,9 @@ void resolve_output_mode(OptionStore& options, bool training);
 // What one call runs and returns; an Error if the period of outputs does not divide the device iterations.
 Session::Call call_of(const OptionStore& options, bool training);
 
+// An ArgumentError unless options.anchorTensor has the name.
+void check_is_anchored(const OptionStore& options, const std::string& name);
+
 // Inference accumulates no gradients: an Error if the options ask for it.
 void check_inference(const OptionStore& options, const ExecutionStrategy& strategy);
 

@@ -103,14 +103,6 @@ void check_profiling(const OptionStore& options) {
 }
 
 void check_features(const OptionStore& options) {
-  std::vector<std::string> anchors;
-  for (const auto& [name, tensor] : *options.get(kGeneral, "anchored_tensors").as<OptionDict>()) {
-    anchors.push_back(std::get<std::string>(name));
-  }
-  if (!anchors.empty()) {
-    refuse(fmt::format("Returning inner tensors ({}) with anchorTensor", fmt::join(anchors, ", ")),
-           "return the tensors from forward instead");
-  }
   const std::string on = spelled(true);
   if (options.popart_flag("enableStochasticRounding")) {
     refuse("Precision.enableStochasticRounding(" + on + ")", "results are rounded to nearest even");
@@ -258,12 +250,22 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   told.liveness = liveness(options, strategy);
   told.separate_backward_phase = strategy.separateBackwardPhase();
   told.locations = locations(options, strategy.isPhased(), told.liveness);
+  for (const Session::Anchor& anchor : call_of(options, training).anchors) {
+    told.anchors.push_back({anchor.name, anchor.tensor});
+  }
   if (const OptionValue* mode = options.find(kPopart, "syntheticDataMode")) {
     made.synthetic_data = static_cast<SyntheticData>(mode->integer());
   }
   made.seed = seed(options);
   made.backend = *options.get(kHost, "backend").as<std::string>();
   return made;
+}
+
+void add_optimizer(CompileSettings& settings, const OptimizerProgram& optimizer) {
+  settings.options.optimizer = optimizer.spec;
+  settings.settings = optimizer.settings;
+  std::erase_if(settings.options.anchors,
+                [&](const aspen::Anchor& anchor) { return optimizer.scalars.contains(anchor.tensor); });
 }
 
 }  // namespace poptorch

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "poptorch/api/option_store.h"
+#include "poptorch/model/lowered_optimizer.h"
 #include "poptorch/model/model.h"
 
 namespace poptorch {
@@ -14,8 +15,11 @@ class ExecutionStrategy;
 // The log counts anew which lines it repeats (maxRepeatLogs).
 void check_options(const OptionStore& options);
 
-// `ipus`: the devices of the blocks of the model. The optimiser is left to the caller.
+// `ipus`: the devices of the blocks of the model. The optimiser is added by add_optimizer.
 CompileSettings compile_settings(const OptionStore& options, const ExecutionStrategy& strategy, bool training,
                                  const std::set<std::int64_t>& ipus);
+
+// Anchors that stand for numbers of the optimiser are no business of the compiler.
+void add_optimizer(CompileSettings& settings, const OptimizerProgram& optimizer);
 
 }  // namespace poptorch

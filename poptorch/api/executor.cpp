@@ -145,9 +145,7 @@ void Executor::State::compile(const Call& call) {
   check_written_buffers(options.store(), model->written_buffers(), tensors.statistics);
   CompileSettings told = compile_settings(options.store(), options.executionStrategy(), training, ipus);
   if (training) {
-    OptimizerProgram program = optimizer->compiled(model);
-    told.options.optimizer = std::move(program.spec);
-    told.settings = std::move(program.settings);
+    add_optimizer(told, optimizer->compiled(model));
     if (optimizer->needs_running_mean()) told.options.running_mean = true;
   }
   model->compile(told);
@@ -356,7 +354,14 @@ std::int64_t Executor::cycleCount() const {
 const Options& Executor::options() const { return state_->options; }
 
 std::vector<std::string> Executor::getTensorNames() const {
-  return in_turn(*state_, [&] { return state_->session->compiled("getTensorNames").tensor_names(); });
+  return in_turn(*state_, [&] { return state_->session->tensor_names(); });
+}
+
+at::Tensor Executor::getAnchoredTensor(const std::string& short_name) const {
+  return in_turn(*state_, [&] {
+    check_is_anchored(state_->options.store(), short_name);
+    return state_->session->anchored(short_name);
+  });
 }
 
 std::string Executor::graphText() const {

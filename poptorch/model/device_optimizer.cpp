@@ -67,7 +67,9 @@ OptimizerProgram DeviceOptimizer::compiled(const std::shared_ptr<Model>& model) 
   if (!missing.empty()) {
     aspen::log::warn("Parameters that are in no group of the optimiser keep their values: {}", summary(missing));
   }
-  return lowered_->program();
+  OptimizerProgram program = lowered_->program();
+  for (const auto& [name, value] : scalars()) program.scalars.insert(name);
+  return program;
 }
 
 void DeviceOptimizer::take_values() {

@@ -32,6 +32,8 @@ class DeviceOptimizer : public std::enable_shared_from_this<DeviceOptimizer> {
   OptimizerProgram compiled(const std::shared_ptr<Model>& model);
   // The device is ready: connects the optimiser's state to it.
   void attached();
+  // Its numbers, as the device has them, by the names of their tensors. Of a compiled model.
+  optim::Tensors scalars() const { return scalar_entries(*lowered_, values_, loss_scaling_); }
   // Sends what was loaded since the last call.
   void before_run();
   // setOptimizer on a compiled model. Errors for changes that the program cannot follow.

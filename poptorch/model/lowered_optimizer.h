@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ OptimizerDescription described(const optim::Optimizer& optimizer);
 struct OptimizerProgram {
   aspen::OptimizerSpec spec;
   std::vector<std::vector<float>> settings;  // per group, in the order of aspen::Setting
+  std::set<std::string> scalars;             // names of its numbers: tensors that only the host knows
 };
 
 // Half-precision accumulators would overflow if they were only divided at the end.

@@ -153,6 +153,7 @@ void Model::compile(const CompileSettings& settings) {
   program_ = aspen::compile(graph_, options, *backend_);
   recorder_.reset();
   for (const aspen::ProgramVariable& variable : program_->variables) variables_.emplace(variable.name, &variable);
+  find_anchors(options.anchors);
   seed_ = settings.seed;
   if (options.holds_inputs) fill_inputs(settings.synthetic_data, settings.seed);
   for (std::size_t group = 0; group < settings.settings.size(); ++group) set_settings(group, settings.settings[group]);
@@ -161,6 +162,15 @@ void Model::compile(const CompileSettings& settings) {
 }
 
 std::string Model::last_capture_error() const { return recorder_ == nullptr ? "" : recorder_->last_error(); }
+
+void Model::find_anchors(const std::vector<aspen::Anchor>& anchors) {
+  for (const aspen::Anchor& anchor : anchors) {
+    std::size_t output = num_outputs_ + written_inputs_.size();
+    while (program_->outputs.at(output).name != aspen::kAnchorPrefix + anchor.name) ++output;
+    anchors_.push_back(anchor.name);
+    anchor_outputs_.push_back(output);
+  }
+}
 
 // Each replica has its own idea of a buffer that the model writes.
 void Model::keep_buffers_apart(std::size_t replicas) {
@@ -230,21 +240,6 @@ void Model::set_random_state(std::uint64_t seed, std::uint64_t step) {
   seed_ = seed;
   step_ = step;
   if (is_attached()) executor_->set_random_state(seed, step);
-}
-
-std::vector<std::string> Model::tensor_names() const {
-  std::vector<std::string> names;
-  for (const auto& input : graph_.inputs()) names.push_back(input->name());
-  for (const auto& variable : graph_.variables()) names.push_back(variable->name);
-  for (const auto& op : graph_.ops()) {
-    for (const aspen::Value* output : op->outputs()) {
-      const std::string& scope = op->location.scope;
-      names.push_back(!output->name().empty()
-                          ? output->name()
-                          : fmt::format("{}{}{}:{}", scope, scope.empty() ? "" : "/", op->name(), output->id()));
-    }
-  }
-  return names;
 }
 
 std::string Model::graph_text() const { return aspen::to_text(graph_); }

@@ -36,6 +36,12 @@ struct OutputRequest {
   std::int64_t period = 1;
 };
 
+// How many micro-batches of an output reach the host, of each replica. UserError for a period that does not divide.
+std::int64_t returned_batches(const OutputRequest& request, std::int64_t device_iterations,
+                              std::int64_t gradient_accumulation);
+// The shape of `count` blocks along the first axis; a number becomes a list of numbers.
+aspen::Shape stacked(aspen::Shape shape, std::int64_t count);
+
 // What forward returned in one place: a tensor of the graph, number `index` among the results of a run, or a host
 // tensor as it is.
 struct ModelOutput {
@@ -70,6 +76,8 @@ class Model {
   std::vector<ModelOutput> capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                    const std::vector<std::string>& names);
   std::size_t num_outputs() const { return num_outputs_; }
+  // Names of the anchors that the model was compiled with, in their order.
+  const std::vector<std::string>& anchors() const { return anchors_; }
   // Parameters that required a gradient when they were added, by name, in that order.
   std::vector<std::pair<std::string, at::Tensor>> trainable_parameters() const;
   const std::vector<std::string>& written_buffers() const { return written_buffers_; }
@@ -102,8 +110,9 @@ class Model {
   void write_state(const std::string& name, const at::Tensor& tensor);
 
   // Each input holds device_iterations * gradient_accumulation * input groups micro-batches along its first axis, an
-  // output as many blocks as its mode returns times the replicas. One result per graph output, fresh. Inputs the model
-  // writes are updated in place. With synthetic data only the shapes of inputs matter, and results are zeros.
+  // output as many blocks as its mode returns times the replicas. One result per output of forward, then one per
+  // anchor, fresh, and as many modes are to be given. Inputs the model writes are updated in place. With synthetic data
+  // only the shapes of inputs matter, and results are zeros.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, std::int64_t device_iterations,
                               std::int64_t gradient_accumulation, const std::vector<OutputRequest>& outputs,
                               const std::function<bool()>& should_stop);
@@ -111,7 +120,7 @@ class Model {
   std::pair<std::uint64_t, std::uint64_t> random_state() const;
   void set_random_state(std::uint64_t seed, std::uint64_t step);
 
-  std::vector<std::string> tensor_names() const;
+  const std::vector<std::string>& tensor_names() const { return program_->tensor_names; }  // of a compiled model
   std::string graph_text() const;
 
   // Of the last run, and of the memory as it is now; measured only if ASPEN_MEASURE_MEMORY=1 was set at attach().
@@ -133,6 +142,7 @@ class Model {
   using Bytes = std::vector<std::byte>;
 
   void keep_buffers_apart(std::size_t replicas);
+  void find_anchors(const std::vector<aspen::Anchor>& anchors);
   void fill_inputs(SyntheticData kind, std::uint64_t seed);
   std::vector<std::string> split_groups(aspen::OptimizerSpec& optimizer);
   void warn_of_narrow_tensors() const;
@@ -168,6 +178,8 @@ class Model {
   std::size_t num_outputs_ = 0;  // of the user; outputs for written inputs follow
   std::vector<std::size_t> written_inputs_;
   std::vector<std::string> written_, written_buffers_, host_calls_;  // written_: parameters too
+  std::vector<std::string> anchors_;
+  std::vector<std::size_t> anchor_outputs_;  // of the program, by anchor
   std::unique_ptr<aspen::Backend> backend_;
   std::shared_ptr<const aspen::Program> program_;
   std::unordered_map<std::string, const aspen::ProgramVariable*> variables_;  // of the program

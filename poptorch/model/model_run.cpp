@@ -3,6 +3,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+
 #include "aspen/base/log.h"
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
@@ -11,9 +13,6 @@
 #include "poptorch/model/summary.h"
 
 namespace poptorch {
-namespace {
-
-// How many micro-batches of an output reach the host, of each replica.
 std::int64_t returned_batches(const OutputRequest& request, std::int64_t device_iterations,
                               std::int64_t gradient_accumulation) {
   switch (request.mode) {
@@ -30,15 +29,12 @@ std::int64_t returned_batches(const OutputRequest& request, std::int64_t device_
   return 1;
 }
 
-// `count` blocks of the shape along its first axis; a number becomes a list of numbers.
 aspen::Shape stacked(aspen::Shape shape, std::int64_t count) {
   if (count == 1) return shape;
   if (shape.empty()) return {count};
   shape[0] *= count;
   return shape;
 }
-
-}  // namespace
 
 // A host tensor in the layout the program reads: the tensor itself where that is so already.
 at::Tensor Model::host_input(std::size_t index, const at::Tensor& tensor, std::int64_t micro_batches) {
@@ -85,15 +81,16 @@ aspen::RunRequest Model::request_for(const std::vector<at::Tensor>& inputs, std:
   request.device_iterations = device_iterations;
   request.gradient_accumulation = gradient_accumulation;
   for (const at::Tensor& input : inputs) request.inputs.push_back(input.data_ptr());
-  for (std::size_t i = 0; i < program_->outputs.size(); ++i) {
-    const OutputRequest wanted = i < outputs.size() ? outputs[i] : OutputRequest{};
+  std::vector<OutputRequest> wanted(program_->outputs.size());  // all of what is written to inputs
+  std::copy_n(outputs.begin(), num_outputs_, wanted.begin());
+  for (std::size_t i = 0; i < anchor_outputs_.size(); ++i) wanted[anchor_outputs_[i]] = outputs[num_outputs_ + i];
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
     const aspen::TensorType& type = program_->outputs[i].type;
-    const auto batches = returned_batches(wanted, device_iterations, gradient_accumulation);
-    const auto blocks = batches * static_cast<std::int64_t>(program_->replicas);
-    const auto shape = stacked(type.shape, blocks);
+    const auto batches = returned_batches(wanted[i], device_iterations, gradient_accumulation);
+    const auto shape = stacked(type.shape, batches * static_cast<std::int64_t>(program_->replicas));
     const c10::ScalarType dtype = host_dtype(type.dtype);
     results.push_back(program_->has_transfers ? at::empty(shape, dtype) : at::zeros(shape, dtype));
-    request.outputs.push_back({results.back().data_ptr(), wanted.mode, wanted.period});
+    request.outputs.push_back({results.back().data_ptr(), wanted[i].mode, wanted[i].period});
   }
   return request;
 }
@@ -116,9 +113,9 @@ std::vector<at::Tensor> Model::run(const std::vector<at::Tensor>& inputs, std::i
                                    std::int64_t gradient_accumulation, const std::vector<OutputRequest>& outputs,
                                    const std::function<bool()>& should_stop) {
   require_attached("run");
-  if (inputs.size() != program_->inputs.size() || outputs.size() != num_outputs_) {
+  if (inputs.size() != program_->inputs.size() || outputs.size() != num_outputs_ + anchors_.size()) {
     throw aspen::UserError("[run] was given {} inputs and {} output modes; the model has {} and {}.", inputs.size(),
-                           outputs.size(), program_->inputs.size(), num_outputs_);
+                           outputs.size(), program_->inputs.size(), num_outputs_ + anchors_.size());
   }
   HostScope host;
   if (training_) warn_of_frozen();
@@ -132,8 +129,9 @@ std::vector<at::Tensor> Model::run(const std::vector<at::Tensor>& inputs, std::i
   has_written_ = !written_.empty();  // also if the run is interrupted
   executor_->run(request);
   if (program_->has_transfers) write_inputs(inputs, results);
-  results.resize(num_outputs_);
-  return results;
+  std::vector<at::Tensor> returned(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(num_outputs_));
+  for (const std::size_t output : anchor_outputs_) returned.push_back(results[output]);
+  return returned;
 }
 
 void Model::write_inputs(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& results) const {

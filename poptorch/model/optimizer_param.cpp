@@ -38,12 +38,14 @@ std::string key_of(const char* entry, const std::string& parameter) {
   return fmt::format("{}___specific___{}", entry, parameter);
 }
 
-// The entries of one parameter, as far as the attribute they are made of may change.
+enum class Entries : std::uint8_t { kAll, kVariable };
+
+// The entries of one parameter; kVariable: as far as the attribute they are made of may change.
 std::map<std::string, double> entries_of(const LoweredOptimizer& lowered, const std::string& name, Numbers numbers,
-                                         double loss_scaling) {
+                                         double loss_scaling, Entries wanted = Entries::kVariable) {
   std::map<std::string, double> entries;
   const auto add = [&](const char* entry, const char* attribute, double value) {
-    if (!lowered.is_constant(attribute)) entries.emplace(key_of(entry, name), value);
+    if (wanted == Entries::kAll || !lowered.is_constant(attribute)) entries.emplace(key_of(entry, name), value);
   };
   if (lowered.kind() != Kind::SGD) {
     for (const PlainEntry& plain : plain_entries(lowered.kind())) {
@@ -91,18 +93,27 @@ Numbers read_plain(Kind kind, const optim::Tensors& loaded, const std::string& n
   return found;
 }
 
-}  // namespace
-
-optim::Tensors param_entries(const LoweredOptimizer& lowered, const NumbersOfParameters& values, double loss_scaling) {
+optim::Tensors tensors_of(const LoweredOptimizer& lowered, const NumbersOfParameters& values, double loss_scaling,
+                          Entries wanted) {
   optim::Tensors tensors;
   const auto add = [&](const std::string& key, double value) {
     tensors.emplace(key, at::scalar_tensor(static_cast<float>(value), at::kFloat));
   };
-  if (!lowered.is_constant("loss_scaling")) add(kLossScalingEntry, loss_scaling);
+  if (wanted == Entries::kAll || !lowered.is_constant("loss_scaling")) add(kLossScalingEntry, loss_scaling);
   for (const auto& [name, numbers] : values) {
-    for (const auto& [key, value] : entries_of(lowered, name, numbers, loss_scaling)) add(key, value);
+    for (const auto& [key, value] : entries_of(lowered, name, numbers, loss_scaling, wanted)) add(key, value);
   }
   return tensors;
+}
+
+}  // namespace
+
+optim::Tensors param_entries(const LoweredOptimizer& lowered, const NumbersOfParameters& values, double loss_scaling) {
+  return tensors_of(lowered, values, loss_scaling, Entries::kVariable);
+}
+
+optim::Tensors scalar_entries(const LoweredOptimizer& lowered, const NumbersOfParameters& values, double loss_scaling) {
+  return tensors_of(lowered, values, loss_scaling, Entries::kAll);
 }
 
 NumbersOfParameters read_param(const LoweredOptimizer& lowered, const optim::Tensors& loaded,

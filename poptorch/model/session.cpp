@@ -87,6 +87,7 @@ void Session::destroy() {
   if (!is_compiled()) return;
   save_to_host();
   model_.reset();
+  anchored_.clear();
   if (training_) optimizer_->released();
   if (is_announced_) remove_source(weights_);
   is_announced_ = false;
@@ -96,13 +97,54 @@ std::vector<at::Tensor> Session::run(const std::vector<at::Tensor>& inputs, cons
   refresh();
   if (training_) optimizer_->before_run();
   if (training_) weights_->set_stale();  // also if the call is interrupted: some updates may have been made
-  const std::vector<OutputRequest> outputs(model_->num_outputs(), call_.output);
+  anchored_.clear();
+  std::map<std::string, OutputRequest> anchors;
+  for (const Anchor& anchor : call_.anchors) anchors.emplace(anchor.name, anchor.output);
+  std::vector<OutputRequest> outputs(model_->num_outputs(), call_.output);
+  for (const std::string& name : model_->anchors()) outputs.push_back(anchors.at(name));
   std::vector<at::Tensor> results =
       model_->run(inputs, call_.device_iterations, call_.gradient_accumulation, outputs, should_stop);
+  for (std::size_t i = 0; i < model_->anchors().size(); ++i) {
+    anchored_[model_->anchors()[i]] = results[model_->num_outputs() + i];
+  }
+  results.resize(model_->num_outputs());
+  keep_scalars();
   if (call_.logs_cycles) aspen::log::debug("the call took {} cycles", cycles().value_or(0));
   return results;
 }
 
+// -- tensors of the graph -------------------------------------------------------------------------------------------
+// Anchors that the model does not know are numbers of the optimiser, which stay the same during a call.
+void Session::keep_scalars() {
+  if (!training_ || anchored_.size() == call_.anchors.size()) return;
+  const optim::Tensors scalars = optimizer_->scalars();
+  for (const Anchor& anchor : call_.anchors) {
+    if (!anchored_.contains(anchor.name)) anchored_[anchor.name] = repeated(scalars.at(anchor.tensor), anchor.output);
+  }
+}
+
+// A number as the device would return it from each micro-batch.
+at::Tensor Session::repeated(const at::Tensor& scalar, const OutputRequest& output) const {
+  const auto batches = returned_batches(output, call_.device_iterations, call_.gradient_accumulation);
+  const bool is_sum = output.mode == aspen::OutputMode::kSum;
+  const at::Tensor each = is_sum ? scalar.mul(call_.device_iterations * call_.gradient_accumulation) : scalar;
+  return each.expand(stacked({}, batches * static_cast<std::int64_t>(num_replicas()))).clone();
+}
+
+at::Tensor Session::anchored(const std::string& name) const {
+  const auto found = anchored_.find(name);
+  if (found != anchored_.end()) return found->second.clone();
+  throw aspen::UserError("[getAnchoredTensor] \"{}\" has no value yet: the model has not run; call it first.", name);
+}
+
+std::vector<std::string> Session::tensor_names() const {
+  std::vector<std::string> names = compiled("getTensorNames").tensor_names();
+  if (!training_) return names;
+  for (const auto& [name, value] : optimizer_->scalars()) names.push_back(name);
+  return names;
+}
+
+// -- times ----------------------------------------------------------------------------------------------------------
 std::optional<std::int64_t> Session::cycles() const {
   const aspen::TransferTimes times = transfers();
   if (!times.has_run) return std::nullopt;

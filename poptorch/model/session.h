@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,11 +30,17 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // A tensor of the graph that is kept from each call.
+  struct Anchor {
+    std::string name, tensor;
+    OutputRequest output;
+  };
   // What one call runs.
   struct Call {
     std::int64_t device_iterations = 1, gradient_accumulation = 1;
     OutputRequest output;  // of every output
     bool logs_cycles = false;
+    std::vector<Anchor> anchors = {};
   };
 
   // Takes a compiled model over. From now on the module's tensors follow the device.
@@ -51,6 +58,11 @@ class Session {
   void destroy();
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const std::function<bool()>& should_stop);
+
+  // Of the latest call: a copy of its own.
+  at::Tensor anchored(const std::string& name) const;
+  // Of a compiled model: all that can be anchored.
+  std::vector<std::string> tensor_names() const;
 
   // Of the latest call; nothing before it.
   aspen::TransferTimes transfers() const { return is_compiled() ? model_->transfers() : aspen::TransferTimes(); }
@@ -73,6 +85,8 @@ class Session {
   void upload(PrivateBuffers private_buffers);
   void refresh();
   void save_to_host();
+  void keep_scalars();
+  at::Tensor repeated(const at::Tensor& scalar, const OutputRequest& output) const;
 
   bool training_;
   std::vector<at::Tensor> tensors_;
@@ -81,6 +95,7 @@ class Session {
   bool is_announced_ = false;                   // as a source of weights
   std::shared_ptr<Model> model_;
   Call call_;
+  std::map<std::string, at::Tensor> anchored_;
   // Inference: the trainers that the tensors had when they were wrapped, and the version of each that was uploaded
   // last.
   std::vector<std::pair<std::shared_ptr<HostWeights>, std::uint64_t>> followed_;

@@ -58,10 +58,7 @@ py::tuple capture(Model& model, const py::function& forward, const std::vector<a
 void compile(Model& model, bool training, const OptionStore& options, const ExecutionStrategy& strategy,
              const std::set<std::int64_t>& ipus, const OptimizerProgram* optimizer, const py::object& progress) {
   CompileSettings settings = compile_settings(options, strategy, training, ipus);
-  if (optimizer != nullptr) {
-    settings.options.optimizer = optimizer->spec;
-    settings.settings = optimizer->settings;
-  }
+  if (optimizer != nullptr) add_optimizer(settings, *optimizer);
   if (!progress.is_none()) {
     // By reference: settings are copied without the GIL.
     settings.options.progress = [&progress](double fraction) {
@@ -135,7 +132,6 @@ void bind_model(py::module_& module) {
            py::arg("optimizer"), py::arg("progress") = py::none())
       .def("random_state", &Model::random_state, Unlocked())
       .def("set_random_state", &Model::set_random_state, py::arg("seed"), py::arg("step"), Unlocked())
-      .def("tensor_names", &Model::tensor_names)
       .def("graph_text", &Model::graph_text)
       .def("times", &times)
       .def("memory", &memory)

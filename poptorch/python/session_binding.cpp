@@ -54,6 +54,11 @@ std::vector<at::Tensor> run(Session& session, const std::vector<at::Tensor>& inp
   }
 }
 
+at::Tensor anchored(const Session& session, const OptionStore& options, const std::string& name) {
+  check_is_anchored(options, name);
+  return session.anchored(name);
+}
+
 void adopt(Session& session, std::shared_ptr<Model> model, const OptionStore& options, bool training) {
   session.adopt(std::move(model), call_of(options, training));
 }
@@ -122,6 +127,8 @@ void bind_session(py::module_& module) {
       .def("detach", &Session::detach, Unlocked())
       .def("destroy", &Session::destroy, Unlocked())
       .def("run", &run, py::arg("inputs"))
+      .def("anchored", &anchored, py::arg("options"), py::arg("name"))
+      .def("tensor_names", &Session::tensor_names)
       .def("perf_counters", &counters)
       .def("latency", &latency_tuple<LatencyOf::kCall>)
       .def("host_ipu_latency", &latency_tuple<LatencyOf::kHostToIpu>)

@@ -95,6 +95,26 @@ TEST(Executor, EveryNReturnsWholeIterations) {
   EXPECT_EQ(y, (V{1.5f, 1.5f, 1.5f, 1.5f, 3.5f, 3.5f, 3.5f, 3.5f}));
 }
 
+TEST(Executor, ReturnsWhatVariablesHoldAfterEachMicroBatch) {
+  AddProgram add(2);
+  add.program->outputs.push_back({"w", add.type});
+  add.program->variable_outputs.push_back({.output = 1, .variable = 0});
+  Executor executor(add.program);
+  V x(2 * 4), y(2 * 4), w(2 * 4);
+  RunRequest request{.device_iterations = 2,
+                     .gradient_accumulation = 2,
+                     .inputs = {x.data()},
+                     .outputs = {{.data = y.data()}, {.data = w.data()}}};
+  executor.run(request);
+  EXPECT_EQ(w, (V{0.5f, 0.5f, 1.5f, 1.5f, 1.5f, 1.5f, 2.5f, 2.5f}));
+  request.outputs[1].mode = OutputMode::kSum;
+  executor.run(request);
+  EXPECT_EQ(V(w.begin(), w.begin() + 2), (V{2.5f + 3.5f + 3.5f + 4.5f, 2.5f + 3.5f + 3.5f + 4.5f}));
+  request.outputs[1].mode = OutputMode::kFinal;
+  executor.run(request);
+  EXPECT_EQ(V(w.begin(), w.begin() + 2), (V{6.5f, 6.5f}));
+}
+
 TEST(Executor, TransfersNothingIfTheProgramSaysSo) {
   AddProgram add;
   add.program->step[0].inputs.clear();

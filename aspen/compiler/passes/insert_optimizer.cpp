@@ -6,6 +6,7 @@
 #include "aspen/base/log.h"
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/passes/accumulate_gradients.h"
+#include "aspen/compiler/passes/anchor_gradients.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/build.h"
 #include "aspen/ops/optimizer/optimizer.h"
@@ -53,7 +54,10 @@ class OptimizerInserter {
     add_settings();
     auto parameters = find_updated();
     if (parameters.empty()) return;
-    if (spec_.scales_loss) scale_seed();
+    if (spec_.scales_loss) {
+      scale_seed();
+      unscale_anchored();
+    }
     warn_of_what_stays_whole();
     unscale_and_clip(parameters);
     for (Variable* parameter : parameters) update(*parameter);
@@ -100,6 +104,21 @@ class OptimizerInserter {
     graph_.replace_uses(seed, scaled);
     scaled->producer()->set_input(0, seed);
     b_.before = nullptr;
+  }
+
+  // The host is given gradients as they are without loss scaling.
+  void unscale_anchored() {
+    for (const Anchor& anchor : options_.anchors) {
+      if (!is_gradient_name(anchor.tensor)) continue;
+      std::size_t i = 0;
+      while (graph_.outputs()[i].name != kAnchorPrefix + anchor.name) ++i;
+      Value* gradient = graph_.outputs()[i].value;
+      b_.like(*gradient->producer());
+      b_.no_grad = false;
+      b_.backward = true;
+      Value* unscaled = build::div(b_, build::cast(b_, gradient, DType::kF32), loss_scale());
+      graph_.set_output(i, build::cast(b_, unscaled, gradient->dtype()));
+    }
   }
 
   // Divides by the loss scale and brings the norm over all gradients below max_grad_norm, as clip_grad_norm_ does.

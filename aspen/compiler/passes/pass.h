@@ -15,7 +15,8 @@ namespace aspen {
 
 struct PassContext {
   const CompileOptions& options;
-  const Backend* backend = nullptr;  // evaluates constants; nullptr: nothing is evaluated
+  const Backend* backend = nullptr;                  // evaluates constants; nullptr: nothing is evaluated
+  std::vector<std::string>* tensor_names = nullptr;  // to be filled by anchor_tensors.h; nullptr: nobody wants them
 };
 
 // Something a graph fulfils or not, apart from what the verifier always asks.

@@ -3,6 +3,8 @@
 
 #include "aspen/compiler/autodiff/differentiate.h"
 #include "aspen/compiler/passes/accumulate_gradients.h"
+#include "aspen/compiler/passes/anchor_gradients.h"
+#include "aspen/compiler/passes/anchor_tensors.h"
 #include "aspen/compiler/passes/canonicalise.h"
 #include "aspen/compiler/passes/fold_constants.h"
 #include "aspen/compiler/passes/hold_inputs.h"
@@ -25,10 +27,12 @@ namespace {
 const Pass kSelectLoss{"select_loss", "find the one loss to differentiate", select_loss, {}, {kSingleLoss}};
 const Pass kDifferentiate{
     "differentiate", "add the gradients of all trainable parameters", differentiate, {kSingleLoss}};
+const Pass kAnchorGradients{"anchor_gradients", "return the gradients that the host asks for", anchor_gradients};
 const Pass kAccumulateGradients{"accumulate_gradients", "add gradients up over the micro-batches of an update",
                                 accumulate_gradients};
 const Pass kInsertOptimizer{
     "insert_optimizer", "update the parameters from their gradients", insert_optimizer, {}, {kNoGradients}};
+const Pass kAnchorTensors{"anchor_tensors", "return the other tensors that the host asks for", anchor_tensors};
 const Pass kHoldInputs{"hold_inputs", "make variables of the inputs when data is synthetic", hold_inputs};
 const Pass kRemoveMarkers{
     "remove_markers", "drop loss and detach, which have been read", remove_markers, {}, {kNoMarkers}};
@@ -60,9 +64,11 @@ const Pass kSchedule{"schedule",
 
 std::vector<Pass> training_pipeline() {
   std::vector<Pass> passes{
-      // From the model to everything one training step computes.
+      // From the model to everything one micro-batch computes.
       kSelectLoss,
       kDifferentiate,
+      kAnchorGradients,
+      // From there to the weights after it.
       kAccumulateGradients,
       kInsertOptimizer,
   };
@@ -73,6 +79,7 @@ std::vector<Pass> training_pipeline() {
 std::vector<Pass> inference_pipeline() {
   return {
       // What the host sees of the graph.
+      kAnchorTensors,
       kHoldInputs,
       // Nothing superfluous is left: dead ops first, so that no time goes into simplifying them.
       kRemoveMarkers,
@@ -97,11 +104,11 @@ std::vector<Pass> inference_pipeline() {
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{kSelectLoss,     kDifferentiate, kAccumulateGradients, kInsertOptimizer,
-                                        kHoldInputs,     kRemoveMarkers, kCanonicalise,        kFoldConstants,
-                                        kJoinPads,       kMergeCommon,   kRemoveDead,          kRecompute,
-                                        kPlaceVariables, kPartition,     kInsertTransfers,     kOverlapIo,
-                                        kSchedule};
+  static const std::vector<Pass> passes{kSelectLoss,      kDifferentiate, kAnchorGradients, kAccumulateGradients,
+                                        kInsertOptimizer, kAnchorTensors, kHoldInputs,      kRemoveMarkers,
+                                        kCanonicalise,    kFoldConstants, kJoinPads,        kMergeCommon,
+                                        kRemoveDead,      kRecompute,     kPlaceVariables,  kPartition,
+                                        kInsertTransfers, kOverlapIo,     kSchedule};
   return passes;
 }
 

@@ -47,6 +47,11 @@ class OptionReader {
     flag("running_mean", options_.running_mean);
     flag("inference", options_.training, false);
     flag("holds_inputs", options_.holds_inputs);
+    words_["anchor"] = [this](const std::string& value) {
+      const std::size_t colon = value.find(':');
+      if (colon == std::string::npos) throw UserError("anchor={}: expected anchor=NAME:TENSOR.", value);
+      options_.anchors.push_back({.name = value.substr(0, colon), .tensor = value.substr(colon + 1)});
+    };
     choice("execution", options_.execution,
            {{"pipelined", Execution::kPipelined}, {"sharded", Execution::kSharded}, {"phased", Execution::kPhased}});
     choice("recompute", options_.recompute,

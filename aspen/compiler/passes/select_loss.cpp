@@ -57,7 +57,7 @@ bool is_returned_transformed(const Graph& graph, const Value* root) {
 
 }  // namespace
 
-void select_loss(Graph& graph, const PassContext&) {
+void select_loss(Graph& graph, const PassContext& context) {
   std::vector<Op*> losses = final_losses(graph);
   if (losses.empty()) {
     throw UserError(
@@ -71,7 +71,8 @@ void select_loss(Graph& graph, const PassContext&) {
         "wrap it in poptorch.identity_loss.{}",
         losses.size(), listing(losses));
   }
-  const Value* root = losses[0]->output();
+  Value* root = losses[0]->output();
+  if (context.tensor_names != nullptr && root->name().empty()) root->set_name("loss");
   if (root->type().numel() != 1) {
     throw UserError("the loss must have one element; this one is {}. Reduce it with \"mean\" or \"sum\".{}",
                     to_string(root->type()), listing(losses));

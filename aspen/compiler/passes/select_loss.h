@@ -5,6 +5,7 @@
 //   %2 = mul(%a, %y)       =>     %b = loss(%2)
 //   %b = loss(%2)
 //
+// Where names of tensors are wanted (anchor_tensors.h), it is called "loss".
 // Expects: nothing. Ensures: exactly one `loss` op, of one element.
 // First, because what comes after speaks of the loss.
 #pragma once

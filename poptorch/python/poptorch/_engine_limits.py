@@ -19,11 +19,6 @@ class UnavailableMembers:
     def loadExecutable(self, filename):
         _refuse("Loading a compiled model", "call the model, which compiles it", "loadExecutable")
 
-    def getAnchoredTensor(self, short_name):
-        if short_name not in self.options.anchored_tensors:
-            raise AssertionError(f'No tensor was anchored as "{short_name}" with options.anchorTensor')
-        _refuse("Returning inner tensors", "return them from forward", "getAnchoredTensor")
-
 
 def importPoptorchMetadataFromFile(filename):
     """What a file written by save tells of the model in it."""

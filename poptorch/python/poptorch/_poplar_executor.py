@@ -203,7 +203,12 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
     def getTensorNames(self):
         if self._core is None:
             raise AssertionError("getTensorNames needs a compiled model; call it, or call compile() first")
-        return self._core.tensor_names()
+        return self._session.tensor_names()
+
+    def getAnchoredTensor(self, short_name):
+        """The tensor that options.anchorTensor has named so, of the latest call: a copy of its own."""
+        with self._lock:
+            return self._session.anchored(self._options._store, short_name)
 
     # -- devices --------------------------------------------------------------------------------------------------
     def isAttachedToDevice(self):
