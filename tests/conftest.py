@@ -6,9 +6,12 @@ thread, which needs no interpreter, prints all stacks and ends the process a lit
 """
 import faulthandler
 import os
+import tempfile
 
 import pytest
 
+# Devices that tests take by their id are nobody's business outside this run of pytest.
+os.environ["ASPEN_IPU_LOCK"] = os.path.join(tempfile.gettempdir(), f"aspen-ipus-{os.getpid()}.lock")
 os.environ.setdefault("ASPEN_VERIFY", "1")  # graphs are checked after each pass, as a release build would not do
 
 GRACE = float(os.environ.get("ASPEN_TEST_GRACE", 30))  # seconds pytest-timeout has for itself
@@ -28,6 +31,8 @@ def pytest_configure(config):
 
 def pytest_unconfigure(config):
     os.close(config.stderr_without_capture)
+    if os.path.exists(os.environ["ASPEN_IPU_LOCK"]):
+        os.remove(os.environ["ASPEN_IPU_LOCK"])
 
 
 @pytest.hookimpl(hookwrapper=True)

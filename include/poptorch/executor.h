@@ -56,7 +56,9 @@ class Executor {
                        VariableRetrievalMode mode = VariableRetrievalMode::OnePerGroup);
 
   // Frees the device; weights that were trained and buffers that forward wrote are copied to the host first. The next
-  // call continues where this ended.
+  // call continues where this ended. An Error if no device is attached. A device that options.useIpuId names is nobody
+  // else's while attached: another executor that asks for it, in any process, gets an Error, after the seconds that
+  // POPTORCH_WAIT_FOR_IPU says.
   void detachFromDevice();
   void attachToDevice();
   bool isAttachedToDevice() const;

@@ -99,7 +99,8 @@ Session::Call call_of(const OptionStore& options, bool training) {
           .gradient_accumulation = training ? options.gradient_accumulation() : 1,
           .output = output,
           .logs_cycles = options.popart_flag("instrumentWithHardwareCycleCounter"),
-          .anchors = anchors_of(options, output, training)};
+          .anchors = anchors_of(options, output, training),
+          .device = device_to_take(options)};
 }
 
 void check_is_anchored(const OptionStore& options, const std::string& name) {
@@ -181,6 +182,11 @@ IpuRequest ipu_request(const OptionStore& options, const std::set<std::int64_t>&
   request.is_hardware = !is_model && !options.exists(kGeneral, "ipu_version");
   if (const OptionValue* device = options.find(kGeneral, "ipu_id")) request.device = device->integer();
   return request;
+}
+
+std::optional<std::int64_t> device_to_take(const OptionStore& options) {
+  const IpuRequest request = ipu_request(options, {});
+  return request.is_hardware ? request.device : std::nullopt;
 }
 
 }  // namespace poptorch

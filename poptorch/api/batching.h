@@ -53,5 +53,7 @@ void check_may_attach(const OptionStore& options);
 
 // `used`: the devices of the blocks of the model.
 IpuRequest ipu_request(const OptionStore& options, const std::set<std::int64_t>& used);
+// The device that an executor takes for itself while it is attached; none if the options leave the choice open.
+std::optional<std::int64_t> device_to_take(const OptionStore& options);
 
 }  // namespace poptorch

@@ -62,6 +62,7 @@ struct Executor::State {
   std::chrono::duration<double> compilation_time{};
 
   void compile(const Call& call);
+  void compile_reserved(const Call& call);
   void check(const Call& call) const;
 };
 
@@ -108,11 +109,23 @@ void Executor::State::check(const Call& call) const {
   inputs->check(call.arguments.tensors);
 }
 
+// A device that has an id is taken first: to wait for it after a long compilation would be in vain.
 void Executor::State::compile(const Call& call) {
   check(call);
-  auto given = std::make_unique<CallInputs>(call.arguments.places, call.arguments.tensors);
   const auto begin = std::chrono::steady_clock::now();
   check_options(options.store());
+  if (attaches_when_compiled(options.store())) session->reserve(device_to_take(options.store()), nullptr);
+  try {
+    compile_reserved(call);
+  } catch (...) {
+    session->release_device();
+    throw;
+  }
+  compilation_time = std::chrono::steady_clock::now() - begin;
+}
+
+void Executor::State::compile_reserved(const Call& call) {
+  auto given = std::make_unique<CallInputs>(call.arguments.places, call.arguments.tensors);
   const MicroBatches batches = micro_batches(options.store(), training);
   auto model = std::make_shared<Model>(training);
   const auto replicas = static_cast<std::size_t>(options.replicationFactor());
@@ -157,7 +170,6 @@ void Executor::State::compile(const Call& call) {
   inputs = std::move(given);
   inputs->check(call.arguments.tensors);
   if (attaches_when_compiled(options.store())) session->attach();
-  compilation_time = std::chrono::steady_clock::now() - begin;
 }
 
 namespace {

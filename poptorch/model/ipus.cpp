@@ -59,6 +59,13 @@ std::int64_t ipus_of_device(std::int64_t device) {
   return 0;
 }
 
+std::int64_t first_ipu_of_device(std::int64_t device) {
+  std::int64_t first = 0;  // device of so many IPUs
+  const std::int64_t own = ipus_of_device(device);
+  for (std::int64_t ipus = 1; ipus < own; ipus *= 2) first += kMaxIpus / ipus;
+  return (device - first) * own;
+}
+
 std::int64_t required_ipus(const IpuRequest& request) {
   std::int64_t per_replica = std::max<std::int64_t>(1, static_cast<std::int64_t>(request.used.size()));
   if (!request.used.empty()) per_replica = std::max(per_replica, *request.used.rbegin() + 1);

@@ -28,5 +28,6 @@ std::string ipu_model_version();
 
 // IPUs of a device: 0 .. 63 are single IPUs, then come pairs, groups of four and so on; 126 has all. 0: no such device.
 std::int64_t ipus_of_device(std::int64_t device);
+std::int64_t first_ipu_of_device(std::int64_t device);
 
 }  // namespace poptorch

@@ -59,17 +59,27 @@ void Session::adopt(std::shared_ptr<Model> model, const Call& call) {
   call_ = call;
 }
 
-void Session::attach() {
+void Session::reserve(std::optional<std::int64_t> device, const ShouldStop& should_stop) {
+  if (device && lease_ == nullptr) lease_ = DeviceLease::take(*device, should_stop);
+}
+
+void Session::release_device() {
+  if (!is_attached()) lease_.reset();
+}
+
+void Session::attach(const ShouldStop& should_stop) {
   Model& model = compiled("attachToDevice");
   if (model.is_attached()) {
     throw aspen::UserError("[attachToDevice] the model is attached to a device already.");
   }
-  model.attach();
+  reserve(call_.device, should_stop);
   try {
+    model.attach();
     upload(PrivateBuffers::kKeptIfSame);
     if (training_) optimizer_->attached();
   } catch (...) {
-    model.detach();
+    if (model.is_attached()) model.detach();
+    release_device();
     throw;
   }
 }
@@ -77,10 +87,12 @@ void Session::attach() {
 void Session::detach() {
   Model& model = compiled("detachFromDevice");
   if (!model.is_attached()) {
-    throw aspen::UserError("[detachFromDevice] the model is not attached to a device.");
+    throw aspen::UserError(
+        "[detachFromDevice] Device is not attached: the model was detached before, or was never run.");
   }
   save_to_host();
   model.detach();
+  release_device();
 }
 
 void Session::destroy() {
@@ -88,6 +100,7 @@ void Session::destroy() {
   save_to_host();
   model_.reset();
   anchored_.clear();
+  release_device();
   if (training_) optimizer_->released();
   if (is_announced_) remove_source(weights_);
   is_announced_ = false;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "poptorch/model/device_lease.h"
 #include "poptorch/model/device_optimizer.h"
 #include "poptorch/model/host_weights.h"
 #include "poptorch/model/model.h"
@@ -41,6 +42,7 @@ class Session {
     OutputRequest output;  // of every output
     bool logs_cycles = false;
     std::vector<Anchor> anchors = {};
+    std::optional<std::int64_t> device = {};  // to be taken while attached
   };
 
   // Takes a compiled model over. From now on the module's tensors follow the device.
@@ -49,9 +51,15 @@ class Session {
   bool is_attached() const { return is_compiled() && model_->is_attached(); }
   Model& compiled(const char* who) const;  // an Error that names `who` if there is none
 
+  using ShouldStop = std::function<bool()>;
+  // Takes a device for a model that is about to be compiled; see DeviceLease. What happens to it if the model is not
+  // compiled after all is said by release_device().
+  void reserve(std::optional<std::int64_t> device, const ShouldStop& should_stop);
+  void release_device();  // unless attached
+
   // Takes the device and uploads weights. Replicas keep their own values of a buffer that is, on the host, as the first
   // one left it.
-  void attach();
+  void attach(const ShouldStop& should_stop = nullptr);
   // Saves everything to the host and frees the device; attach() continues.
   void detach();
   // Saves everything to the host and releases the program; adopt() begins anew.
@@ -94,6 +102,7 @@ class Session {
   std::shared_ptr<DeviceOptimizer> optimizer_;  // nullptr unless training
   bool is_announced_ = false;                   // as a source of weights
   std::shared_ptr<Model> model_;
+  std::unique_ptr<DeviceLease> lease_;
   Call call_;
   std::map<std::string, at::Tensor> anchored_;
   // Inference: the trainers that the tensors had when they were wrapped, and the version of each that was uploaded

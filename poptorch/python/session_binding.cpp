@@ -43,15 +43,29 @@ std::function<bool()> signal_watch(std::function<void()> found) {
   };
 }
 
-std::vector<at::Tensor> run(Session& session, const std::vector<at::Tensor>& inputs) {
+// Calls `body` without the GIL, with what it has to ask now and then whether to stop.
+template <class Body>
+auto interruptible(const Body& body) {
   bool is_interrupted = false;
   try {
     py::gil_scoped_release no_gil;
-    return session.run(inputs, signal_watch([&] { is_interrupted = true; }));
+    return body(signal_watch([&] { is_interrupted = true; }));
   } catch (const aspen::Interrupted&) {
     if (is_interrupted) throw py::error_already_set();  // KeyboardInterrupt, set by the signal handler
     throw;
   }
+}
+
+std::vector<at::Tensor> run(Session& session, const std::vector<at::Tensor>& inputs) {
+  return interruptible([&](const auto& should_stop) { return session.run(inputs, should_stop); });
+}
+
+void attach(Session& session) {
+  interruptible([&](const auto& should_stop) { session.attach(should_stop); });
+}
+
+void reserve(Session& session, const OptionStore& options) {
+  interruptible([&](const auto& should_stop) { session.reserve(device_to_take(options), should_stop); });
 }
 
 at::Tensor anchored(const Session& session, const OptionStore& options, const std::string& name) {
@@ -123,7 +137,9 @@ void bind_session(py::module_& module) {
       .def("adopt", &adopt, py::arg("model"), py::arg("options"), py::arg("training"))
       .def("require_compiled", [](const Session& session, const char* who) { session.compiled(who); })
       .def("sync_sources", &Session::sync_sources, Unlocked())
-      .def("attach", &Session::attach, Unlocked())
+      .def("reserve", &reserve, py::arg("options"))
+      .def("release_device", &Session::release_device, Unlocked())
+      .def("attach", &attach)
       .def("detach", &Session::detach, Unlocked())
       .def("destroy", &Session::destroy, Unlocked())
       .def("run", &run, py::arg("inputs"))

@@ -113,10 +113,10 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
     def _prepare(self, args, kwargs):
         """Compiles and attaches, as far as that is still to be done."""
         poptorch_core.check_may_attach(self._options._store)
+        self._compile(args, kwargs)
+        self._reserve()
         with _compilation, self._lock:
-            if self._core is None:
-                self._compile_alone(args, kwargs)
-            if not self._session.is_attached:
+            if self._core is not None and not self._session.is_attached:  # as far as other threads have left it
                 self.attachToDevice()
 
     def _run(self, inputs):
@@ -138,16 +138,30 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
         self._compile(args, kwargs)
 
     def _compile(self, args, kwargs):
+        if self._core is not None:
+            return
+        poptorch_core.check_options(self._options._store)
+        if poptorch_core.attaches_when_compiled(self._options._store):
+            self._reserve()  # first: to wait for the device after a long compilation may be in vain
         with _compilation, self._lock:
-            if self._core is None:  # another thread may have been first
+            if self._core is not None:  # another thread was first
+                return
+            try:
                 self._compile_alone(args, kwargs)
+            except BaseException:
+                self._session.release_device()
+                raise
+
+    def _reserve(self):
+        """Takes the device that the options name, if they do. Not while others could not compile or let go of theirs."""
+        with self._lock:
+            self._session.reserve(self._options._store)
 
     def _compile_alone(self, args, kwargs):
         begin = time.perf_counter()
         if self._training and not _weight_sync.is_wrapped(self._user_model):  # called again after destroy()
             _weight_sync.hook(self._user_model, self._session.weights, self)
         options = self._options
-        poptorch_core.check_options(options._store)
         plan = ArgumentPlan(Signature(self._executed.forward), args, kwargs)
         inputs = plan.micro_batch(*poptorch_core.micro_batches(options._store, self._training))
         core = poptorch_core.Model(self._training)
@@ -216,9 +230,10 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
 
     def attachToDevice(self):
         """Takes a device and uploads weights and optimiser state."""
+        self._session.require_compiled("attachToDevice")
+        poptorch_core.check_may_attach(self._options._store)
+        self._reserve()
         with _compilation, self._lock:
-            if self._core is not None:
-                poptorch_core.check_may_attach(self._options._store)
             self._session.attach()
 
     def detachFromDevice(self):

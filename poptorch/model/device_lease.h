@@ -1,0 +1,30 @@
+// DeviceLease: a device that an executor has asked for by its id. While the lease lives its IPUs are nobody else's, in
+// this process or another; a process that ends lets go of its own. A fork of the process has none of its leases.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace poptorch {
+
+class DeviceLease {
+ public:
+  // As soon as nobody else has any IPU of the device, which may take the seconds that POPTORCH_WAIT_FOR_IPU says;
+  // without it, or if it is 0, at once. Meanwhile should_stop is asked now and then; true: Interrupted. A DeviceError
+  // if others do not let go. nullptr: there is no such device.
+  static std::unique_ptr<DeviceLease> take(std::int64_t device, const std::function<bool()>& should_stop);
+  ~DeviceLease();
+  DeviceLease(const DeviceLease&) = delete;
+  DeviceLease& operator=(const DeviceLease&) = delete;
+
+ private:
+  DeviceLease(std::int64_t first_ipu, std::int64_t ipus);
+
+  std::int64_t first_ipu_, ipus_;
+  pid_t process_;
+};
+
+}  // namespace poptorch
