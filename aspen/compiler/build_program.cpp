@@ -30,9 +30,16 @@ bool is_constant(const Op& op) {
   return op.output()->type().bytes() <= kLargestKeptSource && !only_fills_variables(op);
 }
 
-std::unique_ptr<Kernel> make_kernel(const Op& op, const Backend& backend) {
+bool has_half_partials(const Op& op, const CompileOptions& options) {
+  if (op.is("dot")) return options.half_dot_partials;
+  return options.half_conv_partials && (op.is("conv") || op.is("conv_input_grad") || op.is("conv_weight_grad"));
+}
+
+std::unique_ptr<Kernel> make_kernel(const Op& op, const CompileOptions& options, const Backend& backend) {
   try {
-    return backend.create_kernel(kernel_request(op));
+    KernelRequest request = kernel_request(op);
+    request.half_partials = has_half_partials(op, options);
+    return backend.create_kernel(request);
   } catch (const Error&) {
     std::string where = describe(op.location);
     if (where.empty()) throw;
@@ -42,7 +49,8 @@ std::unique_ptr<Kernel> make_kernel(const Op& op, const Backend& backend) {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Graph& graph, const Backend& backend) : graph_(graph), backend_(backend) {}
+  ProgramBuilder(const Graph& graph, const CompileOptions& options, const Backend& backend)
+      : graph_(graph), options_(options), backend_(backend) {}
 
   std::unique_ptr<Program> run() {
     MemoryPlan plan = plan_memory(graph_, [this](const Op& op) { return demand(op); });
@@ -75,7 +83,7 @@ class ProgramBuilder {
   OpDemand demand(const Op& op) {
     if (is_constant(op)) return {.is_constant = true};
     if (op.is("assign") || op.def().is_alias() || is_arrival(op)) return {};
-    auto kernel = make_kernel(op, backend_);
+    auto kernel = make_kernel(op, options_, backend_);
     OpDemand result{.workspace_bytes = kernel->workspace_bytes()};
     kernels_.emplace(&op, std::move(kernel));
     return result;
@@ -132,14 +140,15 @@ class ProgramBuilder {
   }
 
   const Graph& graph_;
+  const CompileOptions& options_;
   const Backend& backend_;
   std::unordered_map<const Op*, std::unique_ptr<Kernel>> kernels_;
 };
 
 }  // namespace
 
-std::unique_ptr<Program> build_program(const Graph& graph, const Backend& backend) {
-  return ProgramBuilder(graph, backend).run();
+std::unique_ptr<Program> build_program(const Graph& graph, const CompileOptions& options, const Backend& backend) {
+  return ProgramBuilder(graph, options, backend).run();
 }
 
 }  // namespace aspen

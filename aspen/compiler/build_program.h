@@ -5,11 +5,12 @@
 #include <memory>
 
 #include "aspen/backends/api/kernel.h"
+#include "aspen/compiler/compile.h"
 #include "aspen/compiler/ir/graph.h"
 #include "aspen/runtime/program.h"
 
 namespace aspen {
 
-std::unique_ptr<Program> build_program(const Graph& graph, const Backend& backend);
+std::unique_ptr<Program> build_program(const Graph& graph, const CompileOptions& options, const Backend& backend);
 
 }  // namespace aspen

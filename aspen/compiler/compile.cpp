@@ -52,7 +52,7 @@ std::unique_ptr<Program> compile(Graph& graph, const CompileOptions& options, co
   auto passes = options.training ? training_pipeline() : inference_pipeline();
   std::vector<std::string> tensor_names;
   run_passes(graph, passes, {.options = options, .backend = &backend, .tensor_names = &tensor_names});
-  auto program = build_program(graph, backend);
+  auto program = build_program(graph, options, backend);
   program->tensor_names = std::move(tensor_names);
   program->training = options.training;
   program->gradient_accumulation = options.gradient_accumulation;

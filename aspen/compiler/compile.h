@@ -31,6 +31,11 @@ struct OptimizerSpec {
   bool scales_loss =
       false;  // whether kLossScaling of group 0 may differ from 1; false spares a pass over the gradients
   double max_grad_norm = std::numeric_limits<double>::infinity();
+  // What is kept between updates, f32 or f16: sums of gradients over micro-batches and replicas, velocities and means
+  // of gradients, means of their squares.
+  DType accumulator_type = DType::kF32;
+  DType first_order_type = DType::kF32;
+  DType second_order_type = DType::kF32;
 };
 
 // How the devices a model is placed on work together.
@@ -92,6 +97,8 @@ struct CompileOptions {
   bool checks_floats = false;
   std::vector<Anchor> anchors;
   bool holds_inputs = false;  // nothing is transferred: inputs are variables, see passes/hold_inputs.h; outputs stay
+  // Whether long sums of half products are kept in half: of matrix products, of convolutions.
+  bool half_dot_partials = false, half_conv_partials = false;
   OptimizerSpec optimizer;
   std::vector<std::string> skip_passes;
   // Whether the graph is checked after every pass, against ir/verifier.h and what the pass promises, rather than once

@@ -125,11 +125,6 @@ void check_features(const OptionStore& options) {
 }
 
 void warn_of_features(const OptionStore& options) {
-  const OptionValue* partials = options.find(kPopart, "partialsTypeMatMuls");
-  if (partials != nullptr && *partials == OptionValue("half")) {
-    aspen::log::warn("Precision.setPartialsType({}): matrix products still accumulate in float32",
-                     spelled("torch::half"));
-  }
   const OptionValue* recomputation = options.find(kPopart, "autoRecomputation");
   if (recomputation != nullptr && recomputation->integer() == kNormOnly) {
     aspen::log::warn(
@@ -206,6 +201,22 @@ aspen::TensorLocations locations(const OptionStore& options, bool phased, aspen:
           location(options, "activation", phased && liveness != aspen::Liveness::kAlwaysLive)};
 }
 
+// The type of partial sums, where it is given.
+bool is_half(const OptionValue* type, const char* key) {
+  if (type == nullptr) return false;
+  const auto* text = type->as<std::string>();
+  if (text != nullptr && (*text == "half" || *text == "float")) return *text == "half";
+  throw Error(fmt::format("[{}] {} is {}; expected \"half\" or \"float\".", kPopart, key, text_of(*type)));
+}
+
+bool has_half_conv_partials(const OptionStore& options) {
+  const OptionValue* given = options.find(kPopart, "convolutionOptions");
+  if (given == nullptr) return false;
+  const auto& entries = *given->as<OptionDict>();
+  const auto found = entries.find(std::string("partialsType"));
+  return found != entries.end() && is_half(&found->second, "partialsType of convolutionOptions");
+}
+
 // Executors without a seed draw different numbers.
 std::uint64_t seed(const OptionStore& options) {
   if (const OptionValue* given = options.find(kGeneral, "random_seed"))
@@ -240,6 +251,8 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   told.mean_reduction = reduction(options) == kMean;
   told.running_mean = mean_strategy(options) == kRunning;
   told.checks_floats = options.popart_flag("enableFloatingPointChecks");
+  told.half_dot_partials = is_half(options.find(kPopart, "partialsTypeMatMuls"), "partialsTypeMatMuls");
+  told.half_conv_partials = has_half_conv_partials(options);
   told.execution = execution(strategy);
   if (const OptionValue* depth = options.find(kPopart, "defaultPrefetchBufferingDepth")) {
     told.prefetch_depth = depth->integer();

@@ -8,6 +8,7 @@
 #include "aspen/base/log.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "poptorch/api/spelling.h"
+#include "poptorch/capture/host_data.h"
 #include "poptorch/error.h"
 #include "poptorch/model/optimizer_attributes.h"
 
@@ -97,6 +98,13 @@ std::vector<float> LoweredOptimizer::settings(const Numbers& numbers) const {
   return settings;
 }
 
+// A combined accumulator has no type of its own.
+LoweredOptimizer::StateTypes LoweredOptimizer::state_types() const {
+  if (kind_ == Kind::SGD && shared_.use_combined_accum) return {};
+  if (kind_ == Kind::SGD) return {shared_.accum_type, shared_.velocity_accum_type};
+  return {shared_.accum_type, shared_.first_order_momentum_accum_type, shared_.second_order_momentum_accum_type};
+}
+
 OptimizerProgram LoweredOptimizer::program() const {
   OptimizerProgram program;
   aspen::OptimizerSpec& spec = program.spec;
@@ -105,6 +113,10 @@ OptimizerProgram LoweredOptimizer::program() const {
   spec.centered = kind_ == Kind::RMSprop && groups_.front().centered;
   spec.tf_variant = shared_.use_tf_variant;
   spec.max_grad_norm = shared_.max_grad_norm;
+  const StateTypes types = state_types();
+  spec.accumulator_type = graph_dtype(types.accumulator);
+  spec.first_order_type = graph_dtype(types.first_order);
+  spec.second_order_type = graph_dtype(types.second_order);
   spec.scales_loss = shared_.loss_scaling != 1 || !constant_.at("loss_scaling");
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     spec.groups.push_back({parameters_[i], keeps_velocity(groups_[i]), kind_ == Kind::SGD && groups_[i].nesterov});
@@ -124,6 +136,7 @@ std::map<std::string, Numbers> LoweredOptimizer::by_parameter() const {
 // -- changes --------------------------------------------------------------------------------------------------------
 // What is part of the program, as texts to compare and to show.
 std::vector<std::pair<const char*, std::string>> LoweredOptimizer::structure() const {
+  const StateTypes types = state_types();
   return {
       {"the kind of optimiser", name_of(kind_)},
       {"the parameters of the groups", fmt::format("{}", parameters_)},
@@ -131,6 +144,10 @@ std::vector<std::pair<const char*, std::string>> LoweredOptimizer::structure() c
       {"centered", spelled(groups_.front().centered)},
       {"use_tf_variant", spelled(shared_.use_tf_variant)},
       {"max_grad_norm", fmt::format("{}", shared_.max_grad_norm)},
+      {"accum_type", c10::toString(types.accumulator)},
+      {kind_ == Kind::SGD ? "velocity_accum_type" : "first_order_momentum_accum_type",
+       c10::toString(types.first_order)},
+      {"second_order_momentum_accum_type", c10::toString(types.second_order)},
       {"nesterov", per_group(groups_, [](const Numbers& numbers) { return numbers.nesterov; })},
       {"momentum (between zero and not zero)",
        per_group(groups_, [&](const Numbers& numbers) { return keeps_velocity(numbers); })},
@@ -162,14 +179,6 @@ std::string LoweredOptimizer::forbidden_change(const LoweredOptimizer& next) con
 }
 
 void LoweredOptimizer::warn_of_what_is_ignored() const {
-  std::vector<const char*> half;
-  if (shared_.accum_type == at::kHalf) half.push_back("accum_type");
-  if (shared_.velocity_accum_type == at::kHalf) half.push_back("velocity_accum_type");
-  if (shared_.first_order_momentum_accum_type == at::kHalf) half.push_back("first_order_momentum_accum_type");
-  if (shared_.second_order_momentum_accum_type == at::kHalf) half.push_back("second_order_momentum_accum_type");
-  if (!half.empty()) {
-    aspen::log::warn("{}: float16 was asked for; optimiser state is kept in float32", fmt::join(half, ", "));
-  }
   for (const Numbers& numbers : groups_) {
     if (!numbers.maximize) continue;
     aspen::log::warn("maximize={} is ignored: models are trained to minimise their loss; negate the loss instead",

@@ -65,6 +65,11 @@ class LoweredOptimizer {
   void warn_of_what_is_ignored() const;
 
  private:
+  // Of what is kept between updates.
+  struct StateTypes {
+    at::ScalarType accumulator = at::kFloat, first_order = at::kFloat, second_order = at::kFloat;
+  };
+  StateTypes state_types() const;
   bool keeps_velocity(const optim::Numbers& numbers) const;
   std::vector<std::pair<const char*, std::string>> structure() const;
 

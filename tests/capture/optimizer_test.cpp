@@ -326,18 +326,49 @@ TEST(Optimizer, RejectsWhatNoDeviceCanDo) {
 TEST(Optimizer, WarnsOfWhatHasNoEffect) {
   auto net = make_net();
   testing::internal::CaptureStderr();
-  optim::SGD optimizer(net->first->parameters(), {.lr = 0.1,
-                                                  .maximize = true,
-                                                  .velocity_scaling = 2,
-                                                  .accum_type = torch::kHalf,
-                                                  .velocity_accum_type = torch::kHalf});
+  optim::SGD optimizer(net->first->parameters(), {.lr = 0.1, .maximize = true, .velocity_scaling = 2});
   auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
   train(executor, batches(1));
   const std::string log = testing::internal::GetCapturedStderr();
   for (const char* text : {"SGD ignores velocity_scaling", "maximize=true is ignored",
-                           "accum_type, velocity_accum_type: float16 was asked for",
                            "Parameters that are in no group of the optimiser keep their values: second.weight"}) {
     EXPECT_NE(log.find(text), std::string::npos) << text << "\n" << log;
+  }
+}
+
+// -- precision ------------------------------------------------------------------------------------------------------
+TEST(Optimizer, KeepsItsStateInTheTypeItIsGiven) {
+  auto net = make_net();
+  poptorch::Options options;
+  options.Training.gradientAccumulation(2);
+  optim::Adam optimizer(net->parameters(),
+                        {.accum_type = torch::kHalf, .first_order_momentum_accum_type = torch::kHalf});
+  auto executor = poptorch::trainingModel(net, options, optimizer);
+  train(executor, batches(1));
+  const auto state = *optimizer.stateDict().ipu_state;
+  EXPECT_EQ(state.at("Accum___first.weight").scalar_type(), torch::kHalf);
+  EXPECT_EQ(state.at("Accl1___first.weight").scalar_type(), torch::kHalf);
+  EXPECT_EQ(state.at("Accl2___first.weight").scalar_type(), torch::kFloat);
+  const std::string refused =
+      error_of([&] { executor.setOptimizer(optim::Adam(net->parameters(), {.accum_type = torch::kHalf})); });
+  EXPECT_NE(refused.find("first_order_momentum_accum_type changed from Half to Float, which is fixed at compilation"),
+            std::string::npos)
+      << refused;
+}
+
+// 4096 and fifteen times 1, far apart: sums in half lose each 1, because numbers of that size are 4 apart.
+TEST(Precision, KeepsPartialSumsInHalfIfAsked) {
+  auto x = torch::zeros({1, 4096}, torch::kHalf);
+  x.slice(1, 0, 4096, 256).fill_(1);
+  x[0][0] = 4096;
+  for (const auto& [partials, sum] : {std::pair(torch::kFloat, 4112.0), std::pair(torch::kHalf, 4096.0)}) {
+    torch::nn::Linear layer(torch::nn::LinearOptions(4096, 2).bias(false));
+    torch::nn::init::ones_(layer->weight);
+    layer->to(torch::kHalf);
+    poptorch::Options options;
+    options.Precision.setPartialsType(partials);
+    auto executor = poptorch::inferenceModel(layer.ptr(), options);
+    EXPECT_EQ(executor(x)[0][0].item<double>(), sum);
   }
 }
 

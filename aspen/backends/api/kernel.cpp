@@ -23,10 +23,14 @@ void KernelRegistry::add(std::string_view op, KernelFactory factory) {
   factories_[std::string(op)].push_back(std::move(factory));
 }
 
-void KernelRegistry::add(std::string_view op, KernelFunction function, WorkspaceFunction workspace) {
-  add(op, [function, workspace](const KernelRequest& request, std::string&) -> std::unique_ptr<Kernel> {
+KernelFactory plain_kernel(KernelFunction function, WorkspaceFunction workspace) {
+  return [function, workspace](const KernelRequest& request, std::string&) -> std::unique_ptr<Kernel> {
     return std::make_unique<FunctionKernel>(request, function, workspace);
-  });
+  };
+}
+
+void KernelRegistry::add(std::string_view op, KernelFunction function, WorkspaceFunction workspace) {
+  add(op, plain_kernel(function, workspace));
 }
 
 std::unique_ptr<Kernel> KernelRegistry::create(const KernelRequest& request, std::string& why) const {

@@ -39,6 +39,7 @@ struct KernelRequest {
   Attrs attrs;
   std::vector<KernelInput> inputs;
   std::vector<TensorType> outputs;
+  bool half_partials = false;  // long sums of half products may be kept in half
 };
 
 // Where a run stands. Random ops derive their numbers from these and from their own stream id alone,
@@ -108,6 +109,9 @@ using WorkspaceFunction = std::size_t (*)(const KernelRequest& request);
 
 // Makes a kernel for the request, or returns nullptr to decline; `why` then says the reason.
 using KernelFactory = std::function<std::unique_ptr<Kernel>(const KernelRequest& request, std::string& why)>;
+
+// Of a plain function: never declines.
+KernelFactory plain_kernel(KernelFunction function, WorkspaceFunction workspace = nullptr);
 
 // An ordered list of candidates per op: the first that does not decline is taken.
 class KernelRegistry {

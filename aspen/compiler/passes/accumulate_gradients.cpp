@@ -22,7 +22,7 @@ class GradientAccumulator {
  private:
   void accumulate(Variable& parameter) {
     Value* gradient = parameter.gradient();
-    DType dtype = gradient->dtype() == DType::kF16 ? DType::kF32 : gradient->dtype();
+    DType dtype = accumulator_type(gradient->dtype());
     Variable* variable =
         graph_.add_variable("Accum___" + parameter.name, VariableKind::kAccumulator, {dtype, gradient->shape()});
     variable->reduced = options_.replicas > 1;
@@ -34,8 +34,10 @@ class GradientAccumulator {
     b_.no_grad = false;
     b_.backward = true;
     b_.section = Section::kStep;
-    Value* contribution = build::cast(b_, gradient, dtype);
+    // Divided in the wider of the two types, so that little is rounded twice.
+    Value* contribution = dtype == DType::kF16 ? gradient : build::cast(b_, gradient, dtype);
     if (options_.running_mean) contribution = mean_of(contribution);
+    contribution = build::cast(b_, contribution, dtype);
     b_.emit("assign", {sum, has_one ? contribution : build::add(b_, sum, contribution)});
 
     b_.section = Section::kUpdate;
@@ -44,6 +46,11 @@ class GradientAccumulator {
     if (reduced != sum) reduced->set_name("ReducedGradient___" + parameter.name);  // for the reader
     graph_.set_gradient(parameter, reduced);
     if (!has_one) b_.emit("assign", {sum, build::full_like(b_, sum, 0)});
+  }
+
+  DType accumulator_type(DType gradient) const {
+    if (options_.optimizer.accumulator_type == DType::kF16) return DType::kF16;
+    return gradient == DType::kF16 ? DType::kF32 : gradient;
   }
 
   Value* mean_of(Value* sum) {

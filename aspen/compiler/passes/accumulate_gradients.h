@@ -10,7 +10,8 @@
 //
 // One micro-batch per update needs neither the add nor the zeros: the gradient is assigned as it is. The mean is over
 // all R replicas, whatever the group that shares the parameter. As a running mean each contribution is divided before
-// it is added: what the accumulator holds never exceeds the largest of them. Half gradients add up in float32.
+// it is added: what the accumulator holds never exceeds the largest of them. Gradients add up in float32, in
+// half if the optimiser says so.
 //
 // Does nothing where the update belongs to the step (see has_update_section).
 // The sum is kept where the parameter is used (home_of).

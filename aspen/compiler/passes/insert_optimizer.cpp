@@ -15,31 +15,44 @@
 namespace aspen {
 namespace {
 
+struct State {
+  DType dtype = DType::kF32;
+  double initial = 0;
+  bool is_square = false;
+};
+
+// Squares of gradients soon are too small for half. Where they became 0 the update would divide by nothing but epsilon;
+// the least number that half has instead makes steps shorter, never longer.
+constexpr double kLeastSquare = 0x1p-24;
+
 // The op that updates the parameters of a group, and the states it keeps for each.
 struct Update {
   std::string op;
   Attrs attrs;
-  std::vector<double> initial_states = {};
+  std::vector<State> states = {};
   bool counts_steps = true;
 };
 
 Update update_of(const OptimizerSpec& spec, const OptimizerSpec::Group& group) {
+  State first{.dtype = spec.first_order_type}, second{.dtype = spec.second_order_type, .is_square = true};
   if (spec.kind == "sgd") {
     return {"sgd", Attrs::of(SgdAttrs{.momentum = group.momentum, .nesterov = group.nesterov}),
-            std::vector<double>(group.momentum ? 1 : 0, 0.0), group.momentum};
+            std::vector<State>(group.momentum ? 1 : 0, first), group.momentum};
   }
   if (spec.kind == "adam" || spec.kind == "adamw") {
     AdamAttrs attrs{.decoupled = spec.kind == "adamw", .bias_correction = spec.bias_correction};
-    return {"adam", Attrs::of(attrs), {0, 0}, spec.bias_correction};
+    return {"adam", Attrs::of(attrs), {first, second}, spec.bias_correction};
   }
   if (spec.kind == "rmsprop") {
     RmspropAttrs attrs{.momentum = group.momentum, .centered = spec.centered, .tf_variant = spec.tf_variant};
-    std::vector<double> states{spec.tf_variant ? 1.0 : 0.0};
-    states.resize(1 + (spec.centered ? 1 : 0) + (group.momentum ? 1 : 0), 0.0);
+    second.initial = spec.tf_variant ? 1 : 0;
+    std::vector<State> states{second};
+    states.resize(1 + (spec.centered ? 1 : 0) + (group.momentum ? 1 : 0), first);
     return {"rmsprop", Attrs::of(attrs), std::move(states), false};
   }
   if (spec.kind == "lamb") {
-    return {"lamb", Attrs::of(LambAttrs{.bias_correction = spec.bias_correction}), {0, 0}, spec.bias_correction};
+    return {
+        "lamb", Attrs::of(LambAttrs{.bias_correction = spec.bias_correction}), {first, second}, spec.bias_correction};
   }
   throw UserError("unknown optimizer \"{}\"; the kinds are sgd, adam, adamw, rmsprop and lamb.", spec.kind);
 }
@@ -59,6 +72,7 @@ class OptimizerInserter {
       unscale_anchored();
     }
     warn_of_what_stays_whole();
+    if (section_ == Section::kStep) round_like_accumulators(parameters);
     unscale_and_clip(parameters);
     for (Variable* parameter : parameters) update(*parameter);
   }
@@ -118,6 +132,16 @@ class OptimizerInserter {
       b_.backward = true;
       Value* unscaled = build::div(b_, build::cast(b_, gradient, DType::kF32), loss_scale());
       graph_.set_output(i, build::cast(b_, unscaled, gradient->dtype()));
+    }
+  }
+
+  // Where there is nothing to add up there are no accumulators; what they would have lost is lost all the same, so that
+  // the result does not depend on the number of devices.
+  void round_like_accumulators(const std::vector<Variable*>& parameters) {
+    if (spec_.accumulator_type != DType::kF16) return;
+    for (Variable* parameter : parameters) {
+      go_home(*parameter);
+      graph_.set_gradient(*parameter, build::cast(b_, parameter->gradient(), DType::kF16));
     }
   }
 
@@ -188,9 +212,9 @@ class OptimizerInserter {
       for (std::size_t i : {0, 1}) inputs[i] = b_.make("replica_slice", {inputs[i]}, replica_attrs());
     }
     std::vector<Variable*> states;
-    for (std::size_t i = 0; i < kind.initial_states.size(); ++i) {
-      states.push_back(add_state(fmt::format("Accl{}___{}", i + 1, parameter.name), parameter, is_sharded));
-      states.back()->initial = kind.initial_states[i];
+    for (const State& state : kind.states) {
+      std::string name = fmt::format("Accl{}___{}", states.size() + 1, parameter.name);
+      states.push_back(add_state(std::move(name), state, parameter, is_sharded));
       inputs.push_back(states.back()->value.get());
     }
     Op* op = b_.emit(kind.op, std::move(inputs), kind.attrs);
@@ -199,7 +223,14 @@ class OptimizerInserter {
     parameter.gathered = is_sharded;
     updated->set_name("UpdatedVar___" + parameter.name);
     b_.emit("assign", {parameter.value.get(), updated});
-    for (std::size_t i = 0; i < states.size(); ++i) b_.emit("assign", {states[i]->value.get(), op->output(1 + i)});
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      Value* before = states[i]->value.get();
+      Value* after = op->output(1 + i);
+      if (kind.states[i].is_square && before->dtype() == DType::kF16) {
+        after = build::binary(b_, "max", after, kLeastSquare);
+      }
+      b_.emit("assign", {before, after});
+    }
     if (step != nullptr) b_.emit("assign", {steps_before, build::add(b_, steps_before, 1)});
   }
 
@@ -232,11 +263,12 @@ class OptimizerInserter {
     }
   }
 
-  Variable* add_state(std::string name, const Variable& parameter, bool is_sharded) {
+  Variable* add_state(std::string name, const State& kept, const Variable& parameter, bool is_sharded) {
     std::int64_t numel = parameter.value->type().numel();
     Shape shape = is_sharded ? Shape{shard_elements(numel, options_.replicas)} : parameter.value->shape();
     Variable* state =
-        graph_.add_variable(std::move(name), VariableKind::kOptimizerState, {DType::kF32, std::move(shape)});
+        graph_.add_variable(std::move(name), VariableKind::kOptimizerState, {kept.dtype, std::move(shape)});
+    state->initial = kept.initial;
     state->grouping = parameter.grouping;
     state->sharded = is_sharded;
     if (is_sharded) state->numel = numel;

@@ -28,6 +28,8 @@
 // Parameters that are not the same on all replicas keep their whole state, and so does LAMB, which needs norms of
 // whole tensors.
 //
+// Means of squares that are kept in half never fall below its least number.
+//
 // Expects: the gradients of variables are set, in kUpdate if there is such a section. Ensures: no gradient is left set;
 // one that nothing has used is dead now.
 // Before the clean-up passes: unused gradients die only afterwards.

@@ -7,6 +7,7 @@
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/conv/conv_lanes.cpu.h"
 #include "aspen/ops/conv/conv_onednn.cpu.h"
+#include "aspen/ops/conv/conv_partials.ref.h"
 
 namespace aspen {
 namespace {
@@ -144,6 +145,9 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request, std::string& why
 }  // namespace
 
 void register_conv_cpu(KernelRegistry& kernels) {
+  kernels.add("conv", half_partials(make_conv<ConvPass::kForward>, conv_axes));
+  kernels.add("conv_input_grad", half_partials(make_conv<ConvPass::kInputGrad>, conv_input_grad_axes));
+  kernels.add("conv_weight_grad", half_partials(make_conv<ConvPass::kWeightGrad>, conv_weight_grad_axes));
   add_with_half(kernels, "conv", make_conv<ConvPass::kForward>);
   add_with_half(kernels, "conv_input_grad", make_conv<ConvPass::kInputGrad>);
   add_with_half(kernels, "conv_weight_grad", make_conv<ConvPass::kWeightGrad>);

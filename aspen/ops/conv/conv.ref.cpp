@@ -6,6 +6,7 @@
 
 #include "aspen/backends/api/kernel.h"
 #include "aspen/backends/reference/widen.h"
+#include "aspen/ops/conv/conv_partials.ref.h"
 
 namespace aspen {
 namespace {
@@ -213,6 +214,9 @@ std::size_t conv_workspace(const KernelRequest& request) {
 }  // namespace
 
 void register_conv_ref(KernelRegistry& kernels) {
+  kernels.add("conv", half_partials(plain_kernel(conv, conv_workspace), conv_axes));
+  kernels.add("conv_input_grad", half_partials(plain_kernel(conv_input_grad, conv_workspace), conv_input_grad_axes));
+  kernels.add("conv_weight_grad", half_partials(plain_kernel(conv_weight_grad, conv_workspace), conv_weight_grad_axes));
   kernels.add("conv", conv, conv_workspace);
   kernels.add("conv_input_grad", conv_input_grad, conv_workspace);
   kernels.add("conv_weight_grad", conv_weight_grad, conv_workspace);

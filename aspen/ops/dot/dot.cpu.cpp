@@ -8,6 +8,7 @@
 #include "aspen/backends/cpu/gemm.h"
 #include "aspen/backends/cpu/onednn.h"
 #include "aspen/backends/cpu/widened.h"
+#include "aspen/ops/dot/dot_partials.ref.h"
 
 namespace aspen {
 namespace {
@@ -224,6 +225,9 @@ std::unique_ptr<Kernel> make_dot(const KernelRequest& request, std::string& why)
 
 }  // namespace
 
-void register_dot_cpu(KernelRegistry& kernels) { add_with_half(kernels, "dot", make_dot); }
+void register_dot_cpu(KernelRegistry& kernels) {
+  kernels.add("dot", half_partials(make_dot, dot_axes));
+  add_with_half(kernels, "dot", make_dot);
+}
 
 }  // namespace aspen

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "aspen/backends/api/kernel.h"
+#include "aspen/ops/dot/dot_partials.ref.h"
 
 namespace aspen {
 namespace {
@@ -81,6 +82,9 @@ std::size_t dot_workspace(const KernelRequest& request) {
 
 }  // namespace
 
-void register_dot_ref(KernelRegistry& kernels) { kernels.add("dot", dot, dot_workspace); }
+void register_dot_ref(KernelRegistry& kernels) {
+  kernels.add("dot", half_partials(plain_kernel(dot, dot_workspace), dot_axes));
+  kernels.add("dot", dot, dot_workspace);
+}
 
 }  // namespace aspen

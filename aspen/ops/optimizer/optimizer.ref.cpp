@@ -166,8 +166,10 @@ void lamb(const KernelCall& call) {
   };
   auto n = call.out_type(0).numel();
   double weight_norm = 0, update_norm = 0;
+  // The second pass divides by the root of what is stored: in half it must not have become 0.
+  float least = call.out_type(2).dtype == DType::kF16 ? 0x1p-24f : 0.0f;
   for (std::int64_t i = 0; i < n; ++i) {
-    float m = moments.first_at(i, gradient[i]), v = moments.second_at(i, gradient[i]);
+    float m = moments.first_at(i, gradient[i]), v = std::max(moments.second_at(i, gradient[i]), least);
     double weight = w[i], u = update(m, v, w[i]);
     moments.first.after.set(i, m);
     moments.second.after.set(i, v);
