@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,15 @@ struct OptimizerSpec {
   DType accumulator_type = DType::kF32;
   DType first_order_type = DType::kF32;
   DType second_order_type = DType::kF32;
+};
+
+// Keeps the loss scaling where half gradients neither overflow nor vanish: after an update it is halved if more than
+// `threshold` of all gradients are larger than `bin_edge` times the largest half, and doubled otherwise.
+struct AutomaticLossScaling {
+  double bin_edge = 0.125;
+  double threshold = 1e-7;
+  std::int64_t period = 1;     // updates between two changes
+  bool only_products = false;  // looks at the gradients of matrix products and convolutions alone
 };
 
 // How the devices a model is placed on work together.
@@ -99,6 +109,7 @@ struct CompileOptions {
   bool holds_inputs = false;  // nothing is transferred: inputs are variables, see passes/hold_inputs.h; outputs stay
   // Whether long sums of half products are kept in half: of matrix products, of convolutions.
   bool half_dot_partials = false, half_conv_partials = false;
+  std::optional<AutomaticLossScaling> automatic_loss_scaling;
   OptimizerSpec optimizer;
   std::vector<std::string> skip_passes;
   // Whether the graph is checked after every pass, against ir/verifier.h and what the pass promises, rather than once

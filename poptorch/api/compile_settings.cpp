@@ -107,9 +107,6 @@ void check_features(const OptionStore& options) {
   if (options.popart_flag("enableStochasticRounding")) {
     refuse("Precision.enableStochasticRounding(" + on + ")", "results are rounded to nearest even");
   }
-  if (options.popart_flag("automaticLossScalingSettings.enabled")) {
-    refuse("Training.setAutomaticLossScaling(" + on + ")", "give the optimiser a fixed loss_scaling");
-  }
   if (options.popart_flag("enableEngineCaching")) {
     const OptionValue* path = options.find(kPopart, "cachePath");
     refuse(fmt::format("Caching executables (enableExecutableCaching or POPTORCH_CACHE_DIR: {})",
@@ -217,6 +214,38 @@ bool has_half_conv_partials(const OptionStore& options) {
   return found != entries.end() && is_half(&found->second, "partialsType of convolutionOptions");
 }
 
+// The rule and its numbers are PopART's.
+std::optional<aspen::AutomaticLossScaling> automatic_loss_scaling(const OptionStore& options) {
+  const std::string prefix = "automaticLossScalingSettings.";
+  if (!scales_loss_automatically(options)) return std::nullopt;
+  aspen::AutomaticLossScaling made;
+  const auto number = [&](const char* name, double fallback) {
+    const OptionValue* given = options.find(kPopart, prefix + name);
+    if (given == nullptr) return fallback;
+    const auto* real = given->as<double>();
+    return real == nullptr ? static_cast<double>(given->integer()) : *real;
+  };
+  const auto refused = [&](const char* name, double value, const char* expected) {
+    throw Error(fmt::format("[{}] option \"{}{}\" is {}; expected {}.", kPopart, prefix, name, value, expected));
+  };
+  made.bin_edge = number("binEdgeLocation", made.bin_edge);
+  if (!(made.bin_edge > 0 && made.bin_edge <= 1)) refused("binEdgeLocation", made.bin_edge, "0 < value <= 1");
+  made.threshold = number("thresholdUpperCountProportion", made.threshold);
+  if (!(made.threshold >= 0 && made.threshold < 1)) {
+    refused("thresholdUpperCountProportion", made.threshold, "0 <= value < 1");
+  }
+  made.period = static_cast<std::int64_t>(number("updatePeriod", 1));
+  if (made.period < 1) refused("updatePeriod", static_cast<double>(made.period), "at least 1");
+  const double tracked = number("gradientTensorTrackingMethod", 0);
+  if (tracked == 2) {
+    refused("gradientTensorTrackingMethod", tracked,
+            "0 (all gradients) or 1 (those of matrix products and convolutions): which tensors a user means cannot be "
+            "said");
+  }
+  made.only_products = tracked == 1;
+  return made;
+}
+
 // Executors without a seed draw different numbers.
 std::uint64_t seed(const OptionStore& options) {
   if (const OptionValue* given = options.find(kGeneral, "random_seed"))
@@ -226,6 +255,10 @@ std::uint64_t seed(const OptionStore& options) {
 }
 
 }  // namespace
+
+bool scales_loss_automatically(const OptionStore& options) {
+  return options.popart_flag("automaticLossScalingSettings.enabled");
+}
 
 void check_options(const OptionStore& options) {
   const OptionValue* repeats = options.find(kGeneral, "max_repeat_logs");
@@ -253,6 +286,7 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   told.checks_floats = options.popart_flag("enableFloatingPointChecks");
   told.half_dot_partials = is_half(options.find(kPopart, "partialsTypeMatMuls"), "partialsTypeMatMuls");
   told.half_conv_partials = has_half_conv_partials(options);
+  if (training) told.automatic_loss_scaling = automatic_loss_scaling(options);
   told.execution = execution(strategy);
   if (const OptionValue* depth = options.find(kPopart, "defaultPrefetchBufferingDepth")) {
     told.prefetch_depth = depth->integer();

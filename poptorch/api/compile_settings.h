@@ -15,6 +15,9 @@ class ExecutionStrategy;
 // The log counts anew which lines it repeats (maxRepeatLogs).
 void check_options(const OptionStore& options);
 
+// Training.setAutomaticLossScaling.
+bool scales_loss_automatically(const OptionStore& options);
+
 // `ipus`: the devices of the blocks of the model. The optimiser is added by add_optimizer.
 CompileSettings compile_settings(const OptionStore& options, const ExecutionStrategy& strategy, bool training,
                                  const std::set<std::int64_t>& ipus);

@@ -201,7 +201,8 @@ Executor::Executor(bool training, ModelState tensors, const Options& options, co
   state_->training = training;
   state_->options = options;
   if (training) {
-    state_->optimizer = std::make_shared<DeviceOptimizer>(turn_of(state_));
+    state_->optimizer =
+        std::make_shared<DeviceOptimizer>(turn_of(state_), false, scales_loss_automatically(options.store()));
     state_->optimizer->replace(described(*optimizer));
   }
   std::vector<at::Tensor> all;

@@ -17,7 +17,8 @@ void warn_of_missing(const std::vector<std::string>& names) {
 
 }  // namespace
 
-DeviceOptimizer::DeviceOptimizer(HostWeights::Turn turn, bool relaxed) : turn_(std::move(turn)), relaxed_(relaxed) {}
+DeviceOptimizer::DeviceOptimizer(HostWeights::Turn turn, bool relaxed, bool automatic_loss_scaling)
+    : turn_(std::move(turn)), relaxed_(relaxed), automatic_loss_scaling_(automatic_loss_scaling) {}
 
 bool DeviceOptimizer::in_turn(const std::function<void()>& body) const {
   return turn_([&] {
@@ -28,6 +29,7 @@ bool DeviceOptimizer::in_turn(const std::function<void()>& body) const {
 
 // -- before compilation ---------------------------------------------------------------------------------------------
 void DeviceOptimizer::replace(OptimizerDescription optimizer) {
+  optimizer.has_automatic_loss_scaling = automatic_loss_scaling_;
   const LoweredOptimizer checked(optimizer, {});
   warn_of_new_extras(optimizer);
   optimizer_ = std::move(optimizer);
@@ -161,6 +163,7 @@ void DeviceOptimizer::save_state() {
 
 // -- changes --------------------------------------------------------------------------------------------------------
 void DeviceOptimizer::change(OptimizerDescription optimizer) {
+  optimizer.has_automatic_loss_scaling = automatic_loss_scaling_;
   LoweredOptimizer next(optimizer, parameters_);
   if (next.needs_running_mean() && !lowered_->needs_running_mean()) {
     throw ValueError(

@@ -20,8 +20,9 @@ namespace poptorch {
 class DeviceOptimizer : public std::enable_shared_from_this<DeviceOptimizer> {
  public:
   // turn: of the executor, for those who read the state of the optimiser from another thread; everything else is called
-  // in it. relaxed: unexpected attributes are worth a line of the debug log only.
-  explicit DeviceOptimizer(HostWeights::Turn turn, bool relaxed = false);
+  // in it. relaxed: unexpected attributes are worth a line of the debug log only. automatic_loss_scaling: the device
+  // adjusts the loss scaling.
+  explicit DeviceOptimizer(HostWeights::Turn turn, bool relaxed = false, bool automatic_loss_scaling = false);
 
   // Takes another optimiser before the model is compiled. Errors for optimisers that no device can run.
   void replace(OptimizerDescription optimizer);
@@ -56,7 +57,7 @@ class DeviceOptimizer : public std::enable_shared_from_this<DeviceOptimizer> {
   void upload_param(Model& model, const OptimizerState::Contents& contents);
 
   HostWeights::Turn turn_;
-  bool relaxed_;
+  bool relaxed_, automatic_loss_scaling_;
   OptimizerDescription optimizer_;
   std::set<std::string> known_extras_;  // there from the start, or reported
   bool has_optimizer_ = false;

@@ -36,9 +36,8 @@ std::string per_group(const std::vector<Numbers>& groups, const F& value) {
 }  // namespace
 
 OptimizerDescription described(const optim::Optimizer& optimizer) {
-  return {optimizer.kind(),        optimizer.groups(),
-          optimizer.shared(),      optimizer.variableAttributes(),
-          optimizer.deviceState(), {}};
+  return {optimizer.kind(), optimizer.groups(), optimizer.shared(), optimizer.variableAttributes(),
+          optimizer.deviceState()};
 }
 
 bool needs_running_mean(const optim::Shared& shared) {
@@ -49,7 +48,8 @@ LoweredOptimizer::LoweredOptimizer(const OptimizerDescription& optimizer, const 
     : kind_(optimizer.kind), shared_(optimizer.shared) {
   const auto& variable = optimizer.variable_attributes;
   const NameOfTensor name_of_tensor = names_of(parameters);
-  constant_["loss_scaling"] = variable ? variable->isConstant("loss_scaling") : shared_.loss_scaling == 1;
+  constant_["loss_scaling"] = !optimizer.has_automatic_loss_scaling &&
+                              (variable ? variable->isConstant("loss_scaling") : shared_.loss_scaling == 1);
   for (const optim::Group& group : optimizer.groups) {
     if (group.amsgrad) {
       throw ValueError(fmt::format("amsgrad={} is not supported; use Adam or AdamW without it", spelled(true)));

@@ -21,6 +21,7 @@ struct OptimizerDescription {
   optim::Shared shared;
   std::optional<optim::VariableAttributes> variable_attributes;  // none: an optimiser of torch, whose values decide
   std::shared_ptr<OptimizerState> state;                         // nullptr: an optimiser of torch, which holds none
+  bool has_automatic_loss_scaling = false;  // then loss_scaling is what it starts from, and variable
   std::vector<std::string> extras;  // "attribute <name>", "group <i> attribute <name>": without meaning on the device
 };
 

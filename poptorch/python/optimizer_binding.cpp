@@ -226,10 +226,10 @@ void bind_optimizers(py::module_& module) {
       },
       py::arg("name"), py::arg("dtype"));
   py::class_<DeviceOptimizer, std::shared_ptr<DeviceOptimizer>>(module, "DeviceOptimizer")
-      .def(py::init([](py::function turn, bool relaxed) {
-             return std::make_shared<DeviceOptimizer>(python_turn(std::move(turn)), relaxed);
+      .def(py::init([](py::function turn, bool relaxed, bool automatic_loss_scaling) {
+             return std::make_shared<DeviceOptimizer>(python_turn(std::move(turn)), relaxed, automatic_loss_scaling);
            }),
-           py::arg("turn"), py::arg("relaxed"))
+           py::arg("turn"), py::arg("relaxed"), py::arg("automatic_loss_scaling"))
       .def("replace", &DeviceOptimizer::replace, py::arg("optimizer"))
       .def("needs_running_mean", &DeviceOptimizer::needs_running_mean)
       .def("compiled", &DeviceOptimizer::compiled, py::arg("model"))

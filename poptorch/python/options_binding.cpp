@@ -204,6 +204,7 @@ py::list calls_in_json(const std::string& text) {
 // -- what follows from the settings -----------------------------------------------------------------------------------
 void bind_rules(py::module_& module) {
   module.def("check_options", &check_options, py::arg("options"));
+  module.def("scales_loss_automatically", &scales_loss_automatically, py::arg("options"));
   module.def("micro_batches", [](const OptionStore& options, bool training) {
     const MicroBatches batches = micro_batches(options, training);
     return py::make_tuple(batches.count, batches.rule);

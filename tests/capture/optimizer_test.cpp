@@ -356,6 +356,49 @@ TEST(Optimizer, KeepsItsStateInTheTypeItIsGiven) {
       << refused;
 }
 
+// Gradients of a small loss vanish in half, unless the device finds a scale at which they do not.
+struct SmallLoss : torch::nn::Module {
+  SmallLoss() { register_module("layer", layer); }
+  std::tuple<torch::Tensor, torch::Tensor> forward(torch::Tensor x, torch::Tensor target) {
+    const auto error = (layer(x) - target).square().mean();
+    return {error, poptorch::identityLoss(error * kScale, "none")};
+  }
+  static constexpr double kScale = 0x1p-22;
+  torch::nn::Linear layer{4, 2};
+};
+
+TEST(Optimizer, AdjustsTheLossScalingByItself) {
+  for (const bool automatic : {false, true}) {
+    torch::manual_seed(3);
+    auto net = std::make_shared<SmallLoss>();
+    net->to(torch::kHalf);
+    const auto before = net->layer->weight.detach().clone();
+    poptorch::Options options;
+    options.Training.setAutomaticLossScaling(automatic);
+    optim::SGD optimizer(net->parameters(), {.lr = 0.2 / SmallLoss::kScale});
+    double first = 0, last = 0;
+    {
+      auto executor = poptorch::trainingModel(net, options, optimizer);
+      const Batch batch = batches(1)[0];
+      for (int i = 0; i < 40; ++i) {
+        last = std::get<0>(executor(batch.x.to(torch::kHalf), batch.target.to(torch::kHalf))).item<double>();
+        if (i == 0) first = last;
+      }
+      const auto state = *optimizer.stateDict().ipu_state;
+      ASSERT_EQ(state.count("lossScaleUpdateFactor"), automatic ? 1 : 0);
+      if (automatic) {
+        EXPECT_GT(state.at("lossScaleUpdateFactor").item<double>(), 1);
+      }
+    }
+    EXPECT_EQ(torch::equal(net->layer->weight, before), !automatic);
+    if (automatic) {
+      EXPECT_LT(last, 0.8 * first);
+    } else {
+      EXPECT_EQ(last, first);
+    }
+  }
+}
+
 // 4096 and fifteen times 1, far apart: sums in half lose each 1, because numbers of that size are 4 apart.
 TEST(Precision, KeepsPartialSumsInHalfIfAsked) {
   auto x = torch::zeros({1, 4096}, torch::kHalf);

@@ -4,6 +4,7 @@
 #include "aspen/backends/cpu/elementwise.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
+#include "aspen/ops/loss_scale/loss_scale.h"
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/reduce/reduce.h"
@@ -72,6 +73,7 @@ std::vector<HalfCase> sums() {
   Attrs norm = Attrs::of(NormalizeAttrs{{0, 2, 3}, 1e-5});
   cases.push_back({"normalize", norm, {f16(x)}});
   cases.push_back({"normalize_grad", norm, {f16(x), f32(statistics), f16(x)}});  // statistics stay in float
+  cases.push_back({"gradient_statistics", Attrs::of(GradientStatisticsAttrs{0.5}), {f16(x)}});
   return cases;
 }
 

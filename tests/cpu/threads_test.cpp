@@ -7,6 +7,7 @@
 #include "aspen/ops/cast/cast.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
+#include "aspen/ops/loss_scale/loss_scale.h"
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/pool/pool.h"
@@ -227,6 +228,7 @@ std::vector<LargeCase> halves() {
        {f16(x), f16(x), f32({kNumSettings}), f32({}), f32(x), f16(x)},
        {.low = 0.1, .high = 0.9}},
       {"square_sum", Attrs(), {f16(x)}},
+      {"gradient_statistics", Attrs::of(GradientStatisticsAttrs{0.5}), {f16(x)}},
   };
 }
 

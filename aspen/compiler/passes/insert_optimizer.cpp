@@ -7,6 +7,7 @@
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/passes/accumulate_gradients.h"
 #include "aspen/compiler/passes/anchor_gradients.h"
+#include "aspen/compiler/passes/loss_scaler.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/build.h"
 #include "aspen/ops/optimizer/optimizer.h"
@@ -61,14 +62,15 @@ class OptimizerInserter {
  public:
   OptimizerInserter(Graph& graph, const CompileOptions& options)
       : graph_(graph), b_(graph), options_(options), spec_(options.optimizer),
-        section_(has_update_section(graph, options) ? Section::kUpdate : Section::kStep) {}
+        section_(has_update_section(graph, options) ? Section::kUpdate : Section::kStep), settings_(add_settings()),
+        scaler_(graph, options, settings_.empty() ? nullptr : settings_[0], section_) {}
 
   void run() {
-    add_settings();
     auto parameters = find_updated();
     if (parameters.empty()) return;
-    if (spec_.scales_loss) {
-      scale_seed();
+    scaler_.adjust(home_of(*parameters[0]));
+    if (scaler_.scales()) {
+      scaler_.scale_seed();
       unscale_anchored();
     }
     warn_of_what_stays_whole();
@@ -78,12 +80,14 @@ class OptimizerInserter {
   }
 
  private:
-  void add_settings() {
+  std::vector<Variable*> add_settings() {
+    std::vector<Variable*> settings;
     for (std::size_t i = 0; i < spec_.groups.size(); ++i) {
       TensorType type{DType::kF32, {static_cast<std::int64_t>(kNumSettings)}};
-      settings_.push_back(graph_.add_variable(fmt::format("settings___{}", i), VariableKind::kSetting, type));
+      settings.push_back(graph_.add_variable(fmt::format("settings___{}", i), VariableKind::kSetting, type));
       for (const auto& parameter : spec_.groups[i].parameters) group_of_.emplace(parameter, i);
     }
+    return settings;
   }
 
   // Parameters that have a gradient and belong to a group.
@@ -101,25 +105,6 @@ class OptimizerInserter {
     b_.backward = section_ == Section::kStep;
   }
 
-  Value* loss_scale() {
-    Value* settings = settings_[0]->value.get();
-    auto place = static_cast<std::int64_t>(kLossScaling);
-    return build::reshape(b_, build::slice(b_, settings, 0, place, place + 1), {});
-  }
-
-  void scale_seed() {
-    Value* seed = find_value(graph_, kSeedName);
-    if (seed == nullptr || !seed->is_used()) return;
-    b_.like(*seed->producer());
-    // Autodiff appends, so the first use is the first in the graph. The seed may also be a gradient and nothing else.
-    b_.before = seed->users().empty() ? nullptr : seed->users().front();
-    Value* scale = build::cast(b_, loss_scale(), seed->dtype());
-    Value* scaled = build::mul(b_, seed, scale);
-    graph_.replace_uses(seed, scaled);
-    scaled->producer()->set_input(0, seed);
-    b_.before = nullptr;
-  }
-
   // The host is given gradients as they are without loss scaling.
   void unscale_anchored() {
     for (const Anchor& anchor : options_.anchors) {
@@ -130,7 +115,7 @@ class OptimizerInserter {
       b_.like(*gradient->producer());
       b_.no_grad = false;
       b_.backward = true;
-      Value* unscaled = build::div(b_, build::cast(b_, gradient, DType::kF32), loss_scale());
+      Value* unscaled = build::div(b_, build::cast(b_, gradient, DType::kF32), scaler_.scale(b_));
       graph_.set_output(i, build::cast(b_, unscaled, gradient->dtype()));
     }
   }
@@ -153,12 +138,12 @@ class OptimizerInserter {
         Value* gradient = float_gradient(*parameter);
         graph_.set_gradient(*parameter, build::mul(b_, gradient, factor));
       }
-    } else if (spec_.scales_loss) {
+    } else if (scaler_.scales()) {
       std::map<std::int64_t, Value*> scales;  // by device: each reads the setting itself
       for (Variable* parameter : parameters) {
         go_home(*parameter);
         Value*& scale = scales[b_.placement.device];
-        if (scale == nullptr) scale = loss_scale();
+        if (scale == nullptr) scale = scaler_.scale(b_);
         Value* gradient = float_gradient(*parameter);
         graph_.set_gradient(*parameter, build::div(b_, gradient, scale));
       }
@@ -170,7 +155,7 @@ class OptimizerInserter {
     for (const Variable* parameter : parameters) check_shared(*parameter);
     const Variable& first = *parameters[0];
     go_home(first);
-    Value* scale = spec_.scales_loss ? loss_scale() : nullptr;
+    Value* scale = scaler_.scales() ? scaler_.scale(b_) : nullptr;
     Value* norm_squared = nullptr;
     for (const Variable* parameter : parameters) {
       go_home(*parameter);
@@ -205,6 +190,11 @@ class OptimizerInserter {
     bool is_sharded = has_sharded_state(parameter);
     go_home(parameter);
     Value* whole = current(parameter);
+    Value* usable = scaler_.is_usable(b_, parameter.gradient());
+    // Automatic loss scaling: an overflow leaves everything as it was, and the next update has a smaller scale.
+    const auto unless_overflow = [&](Value* after, Value* before) {
+      return usable == nullptr ? after : build::select(b_, usable, after, before);
+    };
     Variable* step = kind.counts_steps ? add_step(parameter) : nullptr;
     Value* steps_before = step != nullptr ? step->value.get() : build::scalar(b_, DType::kF32, 0);
     std::vector<Value*> inputs{whole, parameter.gradient(), settings_[group]->value.get(), steps_before};
@@ -218,7 +208,7 @@ class OptimizerInserter {
       inputs.push_back(states.back()->value.get());
     }
     Op* op = b_.emit(kind.op, std::move(inputs), kind.attrs);
-    Value* updated = op->output();
+    Value* updated = unless_overflow(op->output(), op->input(0));
     if (is_sharded) updated = b_.make("replica_write", {whole, updated}, replica_attrs());
     parameter.gathered = is_sharded;
     updated->set_name("UpdatedVar___" + parameter.name);
@@ -229,9 +219,10 @@ class OptimizerInserter {
       if (kind.states[i].is_square && before->dtype() == DType::kF16) {
         after = build::binary(b_, "max", after, kLeastSquare);
       }
-      b_.emit("assign", {before, after});
+      b_.emit("assign", {before, unless_overflow(after, before)});
     }
-    if (step != nullptr) b_.emit("assign", {steps_before, build::add(b_, steps_before, 1)});
+    if (step == nullptr) return;
+    b_.emit("assign", {steps_before, unless_overflow(build::add(b_, steps_before, 1), steps_before)});
   }
 
   Variable* add_step(const Variable& parameter) {
@@ -291,8 +282,9 @@ class OptimizerInserter {
   const CompileOptions& options_;
   const OptimizerSpec& spec_;
   Section section_;  // of the update
-  std::vector<Variable*> settings_;
   std::map<std::string, std::size_t, std::less<>> group_of_;
+  std::vector<Variable*> settings_;
+  LossScaler scaler_;
 };
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "aspen/compiler/passes/rewrite.h"
 
+#include <algorithm>
+#include <array>
+
 #include "aspen/compiler/ir/op_def.h"
 
 namespace aspen {
@@ -48,6 +51,13 @@ const Op& home_of(const Variable& variable) {
     if (is_forward && !user->no_grad && !user->def().does_stop_gradients()) return *user;
   }
   return source_of(*variable.gradient());
+}
+
+bool only_moves(const Op& op) {
+  constexpr std::array<std::string_view, 12> kMoves{"transpose", "broadcast", "reverse", "slice",
+                                                    "pad",       "concat",    "take",    "slice_update",
+                                                    "gather",    "send",      "select",  "assign"};
+  return op.def().is_alias() || std::find(kMoves.begin(), kMoves.end(), op.name()) != kMoves.end();
 }
 
 Value* find_value(const Graph& graph, std::string_view name) {

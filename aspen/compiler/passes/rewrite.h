@@ -23,6 +23,10 @@ const Op& home_of(const Variable& variable);
 
 Value* find_value(const Graph& graph, std::string_view name);  // among the results of ops; nullptr: none
 
+// Whether the results of an op are numbers of its inputs, or 0, as they were: what has been rounded or counted before
+// need not be again.
+bool only_moves(const Op& op);
+
 // The seed of the backward pass: what the loss is multiplied with.
 inline constexpr const char* kSeedName = "loss_seed";
 

@@ -28,7 +28,8 @@ class ExecutorOptimizer(poptorch_core.DeviceOptimizer):
 
     def __init__(self, optimizer, options, turn):
         """turn: of the executor, for those who read the state from another thread."""
-        super().__init__(turn, options._relax_optimizer_checks)
+        super().__init__(
+            turn, options._relax_optimizer_checks, poptorch_core.scales_loss_automatically(options._store))
         self._reported_types = set()
         self.replace(optimizer, options)
 
