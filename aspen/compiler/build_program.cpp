@@ -1,6 +1,7 @@
 #include "aspen/compiler/build_program.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "aspen/compiler/evaluate.h"
@@ -8,6 +9,7 @@
 #include "aspen/compiler/memory/plan.h"
 #include "aspen/compiler/placement/overlap_io.h"
 #include "aspen/compiler/placement/task_cost.h"
+#include "aspen/compiler/stochastic_rounding.h"
 #include "aspen/compiler/task_waits.h"
 #include "aspen/runtime/copy_kernel.h"
 
@@ -35,8 +37,11 @@ bool has_half_partials(const Op& op, const CompileOptions& options) {
   return options.half_conv_partials && (op.is("conv") || op.is("conv_input_grad") || op.is("conv_weight_grad"));
 }
 
-std::unique_ptr<Kernel> make_kernel(const Op& op, const CompileOptions& options, const Backend& backend) {
+// rounding: the stream by which half results are rounded at random; 0: to the nearest.
+std::unique_ptr<Kernel> make_kernel(const Op& op, std::int64_t rounding, const CompileOptions& options,
+                                    const Backend& backend) {
   try {
+    if (rounding != 0) return make_randomly_rounded(op, rounding, backend);
     KernelRequest request = kernel_request(op);
     request.half_partials = has_half_partials(op, options);
     return backend.create_kernel(request);
@@ -50,7 +55,9 @@ std::unique_ptr<Kernel> make_kernel(const Op& op, const CompileOptions& options,
 class ProgramBuilder {
  public:
   ProgramBuilder(const Graph& graph, const CompileOptions& options, const Backend& backend)
-      : graph_(graph), options_(options), backend_(backend) {}
+      : graph_(graph), options_(options), backend_(backend) {
+    if (options.stochastic_rounding) streams_.emplace(graph);
+  }
 
   std::unique_ptr<Program> run() {
     MemoryPlan plan = plan_memory(graph_, [this](const Op& op) { return demand(op); });
@@ -83,7 +90,8 @@ class ProgramBuilder {
   OpDemand demand(const Op& op) {
     if (is_constant(op)) return {.is_constant = true};
     if (op.is("assign") || op.def().is_alias() || is_arrival(op)) return {};
-    auto kernel = make_kernel(op, options_, backend_);
+    std::int64_t stream = streams_ ? (*streams_)[op] : 0;
+    auto kernel = make_kernel(op, stream, options_, backend_);
     OpDemand result{.workspace_bytes = kernel->workspace_bytes()};
     kernels_.emplace(&op, std::move(kernel));
     return result;
@@ -142,6 +150,7 @@ class ProgramBuilder {
   const Graph& graph_;
   const CompileOptions& options_;
   const Backend& backend_;
+  std::optional<RoundingStreams> streams_;
   std::unordered_map<const Op*, std::unique_ptr<Kernel>> kernels_;
 };
 

@@ -104,9 +104,6 @@ void check_profiling(const OptionStore& options) {
 
 void check_features(const OptionStore& options) {
   const std::string on = spelled(true);
-  if (options.popart_flag("enableStochasticRounding")) {
-    refuse("Precision.enableStochasticRounding(" + on + ")", "results are rounded to nearest even");
-  }
   if (options.popart_flag("enableEngineCaching")) {
     const OptionValue* path = options.find(kPopart, "cachePath");
     refuse(fmt::format("Caching executables (enableExecutableCaching or POPTORCH_CACHE_DIR: {})",
@@ -286,6 +283,7 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   told.checks_floats = options.popart_flag("enableFloatingPointChecks");
   told.half_dot_partials = is_half(options.find(kPopart, "partialsTypeMatMuls"), "partialsTypeMatMuls");
   told.half_conv_partials = has_half_conv_partials(options);
+  told.stochastic_rounding = options.popart_flag("enableStochasticRounding");
   if (training) told.automatic_loss_scaling = automatic_loss_scaling(options);
   told.execution = execution(strategy);
   if (const OptionValue* depth = options.find(kPopart, "defaultPrefetchBufferingDepth")) {

@@ -399,6 +399,20 @@ TEST(Optimizer, AdjustsTheLossScalingByItself) {
   }
 }
 
+struct ToHalf : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x) { return x.to(torch::kHalf); }
+};
+
+TEST(Precision, RoundsHalfResultsAtRandom) {
+  const auto x = torch::full({1 << 16}, 1 + 0x1p-12);  // a quarter of the way to the next half
+  poptorch::Options options;
+  options.randomSeed(5).Precision.enableStochasticRounding(true);
+  auto executor = poptorch::inferenceModel(std::make_shared<ToHalf>(), options);
+  const auto y = executor(x).to(torch::kDouble);
+  EXPECT_NEAR(y.mean().item<double>(), 1 + 0x1p-12, 3 * 0x1p-10 * std::sqrt(0.25 * 0.75 / (1 << 16)));
+  EXPECT_EQ(std::get<0>(torch::_unique(y)).numel(), 2);
+}
+
 // 4096 and fifteen times 1, far apart: sums in half lose each 1, because numbers of that size are 4 apart.
 TEST(Precision, KeepsPartialSumsInHalfIfAsked) {
   auto x = torch::zeros({1, 4096}, torch::kHalf);
