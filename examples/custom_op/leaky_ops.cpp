@@ -1,8 +1,7 @@
 // Two operators: LeakyRelu, whose gradient is an operator of its own, and Cube, whose gradient is made of torch's
 // functions.
+#include <ATen/TensorOperators.h>
 #include <poptorch/custom_op.h>
-
-#include <stdexcept>
 
 namespace {
 

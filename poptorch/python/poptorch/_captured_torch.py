@@ -22,15 +22,26 @@ _own_to = torch._C._TensorBase.to
 _own_repr = torch.Tensor.__repr__
 
 
-# What factory functions made during a capture without saying for which device.
-_made = weakref.WeakSet()
+# What factory functions made during a capture without saying for which device, by id. No WeakSet: that compares its
+# elements, and == of tensors has no truth.
+_made = {}
+
+
+def _note(tensor):
+    key = id(tensor)
+    _made[key] = weakref.ref(tensor, lambda _: _made.pop(key, None))
+
+
+def _was_made(tensor):
+    reference = _made.get(id(tensor))
+    return reference is not None and reference() is tensor
 
 
 def _device(tensor):
     """Parameters and buffers are CPU tensors that the recorder recognises; to the model they are on the device, so that
     x.to(self.weight.device) and zeros(3, device=self.weight.device) mean what they say. So are constants, which become
     part of the model when they meet it."""
-    if poptorch_core.is_traced(tensor) or (poptorch_core.is_capturing() and tensor in _made):
+    if poptorch_core.is_traced(tensor) or (poptorch_core.is_capturing() and _was_made(tensor)):
         return _IPU
     return _own_device.__get__(tensor)
 
@@ -40,17 +51,20 @@ def _factory(own):
 
     @functools.wraps(own)
     def make(*args, **kwargs):
+        if not poptorch_core.is_capturing() or kwargs.get("device") is not None or kwargs.get("out") is not None:
+            return own(*args, **kwargs)
+        if own.__name__ in _RANDOM:
+            return own(*args, **{**kwargs, "device": _IPU})
         made = own(*args, **kwargs)
-        # Those like another tensor, and normal(mean, std), are where that is.
-        if poptorch_core.is_capturing() and kwargs.get("device") is None and kwargs.get("out") is None:
-            _made.add(made)
+        _note(made)  # those like another tensor are where that is
         return made
 
     return make
 
 
-_FACTORIES = ("arange", "empty", "full", "full_like", "linspace", "logspace", "normal", "ones", "rand", "randint", "randn",
-              "randperm", "range", "tensor", "zeros", "zeros_like")
+_RANDOM = ("rand", "randint", "randn", "randperm")  # drawn anew in each run, by the device
+_FACTORIES = ("arange", "empty", "full", "full_like", "linspace", "logspace", "normal", "ones", "range", "tensor", "zeros",
+              "zeros_like", *_RANDOM)
 
 
 def _to(tensor, *args, **kwargs):
