@@ -125,27 +125,32 @@ void bind_multi_conv(py::module_& module) {
       "Groups independent convolutions: a hint for their planning; results are those of separate convolutions.");
   bound.attr("__module__") = "poptorch";
   bound.def(py::init<>());
-  const auto setter = [&](const char* name, auto set) {
+  const auto setter = [&](const char* name, const char* documentation, auto set) {
     bound.def(
         name,
         [set](Pointer self, const py::object& value) {
           set(*self, value);
           return self;
         },
-        py::arg("value"));
+        py::arg("value"), documentation);
   };
   using Value = const py::object&;
-  setter("availableMemoryProportions",
+  setter("availableMemoryProportions", "The share of memory each convolution may take: one number, or one for each.",
          [](MultiConv& self, Value value) { self.availableMemoryProportions(each(value, proportion)); });
-  setter("partialsTypes", [](MultiConv& self, Value value) { self.partialsTypes(each(value, partials_type)); });
-  setter("enableConvDithering", [](MultiConv& self, Value value) { self.enableConvDithering(each(value, dithering)); });
-  setter("planType", [](MultiConv& self, Value value) {
-    if (value.is_none()) return self.planType(std::nullopt);
-    return self.planType(member_of("MultiConvPlanType", value) == "Serial" ? MultiConvPlanType::Serial
-                                                                           : MultiConvPlanType::Parallel);
-  });
-  setter("perConvReservedTiles", [](MultiConv& self, Value value) { self.perConvReservedTiles(tiles(value)); });
-  setter("cycleBackOff", [](MultiConv& self, Value value) { self.cycleBackOff(back_off(value)); });
+  setter("partialsTypes", "The type each convolution accumulates in: torch.float or torch.half, or one for each.",
+         [](MultiConv& self, Value value) { self.partialsTypes(each(value, partials_type)); });
+  setter("enableConvDithering", "Whether the convolutions are spread over the device: one bool, or one for each.",
+         [](MultiConv& self, Value value) { self.enableConvDithering(each(value, dithering)); });
+  setter("planType", "Whether the convolutions are planned in parallel or one after the other.",
+         [](MultiConv& self, Value value) {
+           if (value.is_none()) return self.planType(std::nullopt);
+           return self.planType(member_of("MultiConvPlanType", value) == "Serial" ? MultiConvPlanType::Serial
+                                                                                  : MultiConvPlanType::Parallel);
+         });
+  setter("perConvReservedTiles", "Tiles that each convolution has for itself.",
+         [](MultiConv& self, Value value) { self.perConvReservedTiles(tiles(value)); });
+  setter("cycleBackOff", "How far the planner may exceed the best time.",
+         [](MultiConv& self, Value value) { self.cycleBackOff(back_off(value)); });
   bound.def("__enter__", [](Pointer self) {
     self->begin();
     return self;
@@ -168,7 +173,7 @@ void bind_annotations(py::module_& module) {
               throw ArgumentError(fmt::format("NameScope expects a str, not {}", type_name_of(name)));
             }),
             py::arg("name"));
-  names.def_property_readonly("name", &NameScopes::argument);
+  names.def_property_readonly("name", &NameScopes::argument, "The prefix.");
   bind_scope<NameScopes>(names);
 
   py::class_<Attributes> attributes(

@@ -206,9 +206,12 @@ void bind_optimizers(py::module_& module) {
              return VariableAttributes(names_in(variable), names_in(allowed));
            }),
            py::arg("variable_attributes"), py::arg("allowed_attributes"))
-      .def("isConstant", &VariableAttributes::isConstant, py::arg("attr"))
-      .def("markAsConstant", &VariableAttributes::markAsConstant, py::arg("attr"))
-      .def("markAsVariable", &VariableAttributes::markAsVariable, py::arg("attr"))
+      .def("isConstant", &VariableAttributes::isConstant, py::arg("attr"),
+           "Whether the attribute is a part of the program.")
+      .def("markAsConstant", &VariableAttributes::markAsConstant, py::arg("attr"),
+           "Makes the attribute a part of the program: it cannot change once the model is compiled.")
+      .def("markAsVariable", &VariableAttributes::markAsVariable, py::arg("attr"),
+           "Lets setOptimizer change the attribute.")
       .def(py::pickle([](const VariableAttributes& from) { return Names(from.variable(), from.allowed()); },
                       [](const Names& names) { return VariableAttributes(names.first, names.second); }));
   bind_state(module);

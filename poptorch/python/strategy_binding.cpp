@@ -156,7 +156,7 @@ auto bind_phased(py::module_& module, const char* name, const char* documentatio
       [](T& strategy, std::int64_t index) -> Phase& {
         return strategy.phase(index_in(index, strategy.phases().size()));
       },
-      py::arg("index"), py::return_value_policy::reference_internal);
+      py::arg("index"), py::return_value_policy::reference_internal, "One of the phases.");
   bound.def(
       "useSeparateBackwardPhase",
       [](std::shared_ptr<T> strategy, const py::object& use) {
@@ -182,7 +182,7 @@ void bind_stage_and_phase(py::module_& module) {
   py::class_<Stage, StagePointer> stage(module, "Stage", "Blocks that run together on one device.");
   stage.attr("__module__") = "poptorch";
   stage.def(py::init([](const py::args& blocks) { return stage_of_blocks(blocks); }));
-  stage.def_property_readonly("blocks", &Stage::blocks);
+  stage.def_property_readonly("blocks", &Stage::blocks, "The names of its blocks.");
   stage.def(
       "ipu",
       [](StagePointer self, const py::object& ipu) {
@@ -204,7 +204,7 @@ void bind_stage_and_phase(py::module_& module) {
         self.stage(at);  // checks it
         return self.stages()[at];
       },
-      py::arg("index"));
+      py::arg("index"), "One of the stages.");
   phase.def(
       "ipus",
       [](Phase& self, const py::args& ipus) {
@@ -223,7 +223,7 @@ void bind_stage_and_phase(py::module_& module) {
 void bind_strategies(py::module_& module) {
   bind_stage_and_phase(module);
   py::class_<Strategy, std::shared_ptr<Strategy>>(module, "ExecutionStrategy")
-      .def("stage", &Strategy::stage, py::arg("block_id"))
+      .def("stage", &Strategy::stage, py::arg("block_id"), "The stage of a block.")
       .def(
           "_place",
           [](Strategy& self, const std::string& block, std::optional<std::int64_t> ipu_id) {
@@ -249,7 +249,7 @@ void bind_strategies(py::module_& module) {
             self->setTensorsLiveness(static_cast<Liveness>(py::int_(liveness).cast<int>()));
             return self;
           },
-          py::arg("liveness"));
+          py::arg("liveness"), "When the tensors of a phase leave the device.");
   bind_phased<ParallelPhasedExecution>(module, "ParallelPhasedExecution",
                                        "Even phases on even devices, odd phases on odd ones.",
                                        [](ParallelPhasedExecution& strategy, Liveness liveness) {
@@ -261,7 +261,7 @@ void bind_strategies(py::module_& module) {
             self->sendTensorsOffChipAfterFwd(truth_argument("sendTensorsOffChipAfterFwd", off_chip));
             return self;
           },
-          py::arg("off_chip") = true);
+          py::arg("off_chip") = true, "Whether the tensors of a phase leave the device after its forward pass.");
 }
 
 }  // namespace poptorch

@@ -42,7 +42,7 @@ def test_accumulation_factor_that_contradicts():
     options._Popart.set("accumulationFactor", 4)
     options.Training.gradientAccumulation(2)
     with pytest.raises(poptorch.Error, match="accumulationFactor is 4, but Training.gradientAccumulation is 2"):
-        poptorch.inferenceModel(torch.nn.Linear(3, 3), options)(torch.zeros(2, 3))
+        poptorch.trainingModel(torch.nn.Linear(3, 3), options)(torch.zeros(8, 3))
 
 
 def test_recomputing_normalisations_alone_is_warned_of(capfd):

@@ -1,44 +1,21 @@
 """The table of docs/cpp.md: every public name of the Python package with its C++ counterpart, or why there is none."""
-import enum
-import inspect
 import pathlib
 import re
-
-import poptorch
+import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from public_names import public_names  # pylint: disable=wrong-import-position
+
 HEADERS = {path.name: path.read_text() for path in sorted((ROOT / "include/poptorch").glob("*.h"))}
 IDENTIFIERS = set(re.findall(r"\w+", re.sub(r"//.*", "", "\n".join(HEADERS.values()))))
-GROUPS = ("Training", "Precision", "TensorLocations", "Distributed", "Jit", "_Popart")
 
 
 def table():
     rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", (ROOT / "docs/cpp.md").read_text(), re.MULTILINE)
     assert len(dict(rows)) == len(rows), "a name has two lines"
     return dict(rows)
-
-
-def members(cls):
-    """Public members that our package gives to a class."""
-    ours = [base for base in cls.__mro__ if base.__module__.startswith("poptorch")]
-    return sorted({name for base in ours for name in vars(base) if not name.startswith("_")})
-
-
-def public_names():
-    """Names of the package, then those of the members of its classes."""
-    names, classes = [], {}
-    for prefix, module in (("", poptorch), ("optim.", poptorch.optim), ("profiling.", poptorch.profiling)):
-        for name, value in sorted(vars(module).items()):
-            is_ours = getattr(value, "__module__", "").startswith("poptorch") or name == "BlockId"
-            if name.startswith("_") or inspect.ismodule(value) or not is_ours:
-                continue
-            names.append(prefix + name)
-            if inspect.isclass(value) and not issubclass(value, (enum.Enum, Exception)):
-                classes[prefix + name] = value
-    for group in GROUPS:
-        names.append(f"Options.{group}")
-        classes[f"Options.{group}"] = type(getattr(poptorch.Options(), group))
-    return names, [f"{name}.{member}" for name, cls in classes.items() for member in members(cls)]
 
 
 def row_of(name, rows):

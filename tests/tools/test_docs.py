@@ -31,3 +31,12 @@ def test_cpp_blocks_name_their_file():
     for page in PAGES:
         bare = re.findall(r"^```cpp\s*$", page.read_text(), re.MULTILINE)
         assert not bare, f"{name(page)}: a C++ block without file=..., so nothing compiles it"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/migrating.md"])
+def test_python_blocks_run_one_after_the_other(page):
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    names = {"__name__": page}
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)  # pylint: disable=exec-used

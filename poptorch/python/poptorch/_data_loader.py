@@ -161,6 +161,7 @@ class DataLoader(torch.utils.data.DataLoader):
 
     @property
     def options(self):
+        """The options it was made with."""
         if self._combined_batch_size is None:
             raise AttributeError("A DataLoader with batch_size=None has no options")
         return self._options

@@ -64,10 +64,12 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
     # -- the wrapped model ----------------------------------------------------------------------------------------
     @property
     def model(self):
+        """The wrapped module."""
         return self._user_model
 
     @property
     def options(self):
+        """The options it was wrapped with; frozen."""
         return self._options
 
     def __getattr__(self, name):
@@ -206,15 +208,18 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
         )
 
     def isCompiled(self):
+        """Whether there is a program."""
         return self._core is not None
 
     def compilationTime(self):
+        """How long capture and compilation took: a datetime.timedelta."""
         self._session.require_compiled("compilationTime")
         if not self._options._show_compilation_progress_bar:
             raise createPoptorchError("[compilationTime] is not measured while showCompilationProgressBar is off.")
         return self._compilation_time
 
     def getTensorNames(self):
+        """Names of the tensors of the compiled graph, for options.anchorTensor."""
         if self._core is None:
             raise AssertionError("getTensorNames needs a compiled model; call it, or call compile() first")
         return self._session.tensor_names()
@@ -226,6 +231,7 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
 
     # -- devices --------------------------------------------------------------------------------------------------
     def isAttachedToDevice(self):
+        """Whether it has a device."""
         return self._session.is_attached
 
     def attachToDevice(self):
@@ -260,6 +266,7 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
 
     # -- weights --------------------------------------------------------------------------------------------------
     def copyWeightsToHost(self):
+        """Copies the weights of the device to the module. A look at the module does so by itself."""
         with self._lock:
             self._session.copy_weights_to_host()
 
@@ -268,6 +275,7 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
         return self._session.copy_weights_to_host_if_needed()
 
     def copyWeightsToDevice(self):
+        """Copies the weights of the module to the device. Call it after a change of the module."""
         with _compilation, self._lock:
             self._session.copy_weights_to_device()
 

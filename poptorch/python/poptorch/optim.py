@@ -46,21 +46,26 @@ class Optimizer:
     # -- state ----------------------------------------------------------------------------------------------------
     @property
     def ipu_state(self):
+        """State of the device that the optimiser has as a whole, and accumulators, by name."""
         return self._device_state.ipu_state
 
     @property
     def ipu_param(self):
+        """State of the device for each parameter, by name."""
         return self._device_state.ipu_param
 
     @property
     def has_state_to_upload(self):
+        """Whether state was loaded that the next call takes to the device."""
         return self._device_state.has_state_to_upload
 
     def state_dict(self):
+        """torch's, with the state of the device in ipu_state and ipu_param."""
         ipu_state, ipu_param = self._device_state.read()
         return {"ipu_state": ipu_state, "ipu_param": ipu_param, **super().state_dict()}
 
     def load_state_dict(self, state_dict):
+        """Takes what state_dict returned; the next call of the model takes it to the device."""
         if not state_dict:
             raise RuntimeError("Cannot load an empty optimiser state")
         if "ipu_state" not in state_dict or "ipu_param" not in state_dict:

@@ -69,21 +69,25 @@ class _Group:
 
     # -- settings by name -----------------------------------------------------------------------------------------
     def set(self, **kwargs):
+        """Sets settings that exist, by name."""
         self._check_not_frozen()
         for key, value in kwargs.items():
             self._store.set(self._group, key, value)
         return self
 
     def createOrSet(self, **kwargs):
+        """Sets settings by name, new ones too."""
         self._check_not_frozen()
         for key, value in kwargs.items():
             self._store.create_or_set(self._group, key, value)
         return self
 
     def exists(self, key):
+        """Whether there is a setting of this name."""
         return self._store.exists(self._group, key)
 
     def deleteIfExists(self, key):
+        """Forgets a setting."""
         self._check_not_frozen()
         self._store.erase(self._group, key)
         return self
@@ -118,6 +122,7 @@ class _Group:
 
     @property
     def is_frozen(self):
+        """Whether a model or a data loader was made with these settings: they do not change any more."""
         return self._is_frozen
 
     def __deepcopy__(self, memo):
@@ -184,10 +189,12 @@ class _DistributedOptions(_Group):
 
     @property
     def processId(self):
+        """The number of this process."""
         return self.distributed_process_id
 
     @property
     def numProcesses(self):
+        """How many processes there are."""
         return self.num_distributed_processes
 
 
@@ -198,6 +205,7 @@ class _PopartOptions(_Group):
 
     @property
     def options(self):
+        """The settings as a dictionary."""
         return _PopartDict(self)
 
     def _assign(self, name, value):
@@ -274,6 +282,7 @@ class Options(_Group):
         return super().__getattr__(name)
 
     def defaultOutputMode(self):
+        """Whether the mode of outputs is still to be chosen: when a model is wrapped."""
         return self.output_mode == OutputMode.Default
 
     def anchorTensor(self, short_name, long_name, output_mode=None, output_return_period=1):
