@@ -215,8 +215,8 @@ void bind_optimizers(py::module_& module) {
       .def(py::pickle([](const VariableAttributes& from) { return Names(from.variable(), from.allowed()); },
                       [](const Names& names) { return VariableAttributes(names.first, names.second); }));
   bind_state(module);
-  py::class_<OptimizerDescription>(module, "OptimizerDescription");
-  py::class_<OptimizerProgram>(module, "OptimizerProgram");
+  [[maybe_unused]] const py::class_<OptimizerDescription> description(module, "OptimizerDescription");
+  [[maybe_unused]] const py::class_<OptimizerProgram> program(module, "OptimizerProgram");
   module.def("describe_optimizer", &describe, py::arg("kind"), py::arg("optimizer"), py::arg("variable_attributes"),
              py::arg("state"));
   // For tests: that Python reads the files of C++.

@@ -154,7 +154,7 @@ OptionStore from_state(const py::dict& state) {
 }
 
 void bind_store(py::module_& module) {
-  py::class_<LocationEntries>(module, "LocationEntries");
+  [[maybe_unused]] const py::class_<LocationEntries> entries(module, "LocationEntries");
   py::class_<OptionStore, std::shared_ptr<OptionStore>>(module, "OptionStore")
       .def(py::init<>())
       .def_static("with_defaults", &OptionStore::with_defaults)
