@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes docs/api.md: every public name of the Python package, from its docstring, with the examples of
-docs/api_examples.py. Needs the interpreter that `./dev python` names.
+docs/api_examples. Needs the interpreter that `./dev python` names.
 
 usage: api_reference.py [FILE]
 """
@@ -27,7 +27,7 @@ STATIC_PROPERTIES = {"Attribute.active": "The attributes in force where this is 
 
 INTRODUCTION = """# The Python API
 
-Written by `tools/api_reference.py` from the docstrings and from [`api_examples.py`](api_examples.py), whose examples run
+Written by `tools/api_reference.py` from the docstrings and from [`api_examples`](api_examples), whose examples run
 in the tests. They begin with
 
 ```python
