@@ -231,6 +231,27 @@ def test_no_grad_and_detach_cut_gradients(cut):
     assert changed == {"open.weight", "open.bias"}
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_what_is_done_with_a_copy_of_a_wrapped_module_concerns_the_copy_alone(copied, monkeypatch):
+    model = Net().eval()
+    executor = trainer_of(model)
+    executor(X, TARGET)
+    other = copied(model)
+    assert type(other) is type(model)
+    executor(X, TARGET)
+    copies = []
+    original = executor.copyWeightsToHost
+    monkeypatch.setattr(executor, "copyWeightsToHost", lambda: (copies.append(1), original()))
+    assert not other.copyWeightsToHostIfNeeded()
+    other.destroy()
+    assert type(other) is Net and executor.isCompiled() and type(model).__name__ == "PoptorchNet"
+    if copied is copy.deepcopy:
+        other.state_dict()
+        list(other.parameters())
+        assert copies == [] and other.count == 1  # its tensors are its own
+    assert model.count == 2 and len(copies) == 1
+
+
 def test_an_inference_run_trains_nothing():
     model = Net().eval()
     before = copy.deepcopy(model.state_dict())

@@ -124,27 +124,29 @@ class _Classes:
 
 
 class _FollowingModule:
-    """Mixed into the class of the user's module while a training executor lives."""
+    """Mixed into the class of the user's module while a training executor lives. A copy of the module has the class,
+    too, but the device has none of its tensors: what is done with it concerns nobody else."""
 
     def destroy(self):
         """Releases the training executor of this module and gives the module its own class back."""
-        executor = type(self)._poptorch_executor()
-        if executor is not None:
-            executor.destroy()
+        if is_wrapped(self):
+            type(self)._poptorch_executor().destroy()
+        else:
+            _set_class(self, type(self)._poptorch_plain)
 
     def copyWeightsToHostIfNeeded(self):
-        return type(self)._poptorch_source.sync()
+        return is_wrapped(self) and type(self)._poptorch_source.sync()
 
     def named_parameters(self, *args, **kwargs):
-        type(self)._poptorch_source.sync()
+        self.copyWeightsToHostIfNeeded()
         return super().named_parameters(*args, **kwargs)
 
     def named_buffers(self, *args, **kwargs):
-        type(self)._poptorch_source.sync()
+        self.copyWeightsToHostIfNeeded()
         return super().named_buffers(*args, **kwargs)
 
     def state_dict(self, *args, **kwargs):
-        type(self)._poptorch_source.sync()
+        self.copyWeightsToHostIfNeeded()
         return super().state_dict(*args, **kwargs)
 
     def _get_name(self):
@@ -162,7 +164,7 @@ class _FollowingModule:
         return result
 
     def __reduce_ex__(self, protocol):
-        type(self)._poptorch_source.sync()
+        self.copyWeightsToHostIfNeeded()
         plain = type(self)._poptorch_plain
         unwrapped = plain.__new__(plain)
         unwrapped.__dict__.update(self.__dict__)
