@@ -287,6 +287,14 @@ def test_default_options_of_the_environment_are_malformed(monkeypatch):
         poptorch.Options()
 
 
+def test_malformed_json_in_a_file_of_options_is_an_error_with_file_and_line(tmp_path):
+    path = tmp_path / "options.cfg"
+    path.write_text("deviceIterations(2)\nfrom_json('{\"deviceIterations\": }')\n")
+    with pytest.raises(poptorch.Error, match=r"line 2 of options.cfg: \[from_json\] line 1 is not JSON: expected a value"):
+        poptorch.Options().loadFromFile(path)
+    assert issubclass(poptorch.ConfigFileError, poptorch.Error)
+
+
 def test_errors_of_statements_in_a_file_pass_through(tmp_path):
     path = tmp_path / "options.cfg"
     for statement, error in (("deviceIterations('4')", AssertionError), ("noSuchOption(4)", AttributeError),

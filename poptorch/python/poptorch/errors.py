@@ -56,8 +56,11 @@ class UnrecoverableError(Error):
     """A device failed and is expected to fail again."""
 
 
-class ConfigFileError(Exception):
+class ConfigFileError(Error):
     """A file given to Options.loadFromFile is not well formed."""
+
+    def __str__(self):
+        return self.message
 
 
 def createPoptorchError(msg):

@@ -15,7 +15,7 @@ import torch
 
 from . import poptorch_core
 from .enums import OutputMode
-from .errors import ConfigFileError
+from .errors import ConfigFileError, Error
 from .poptorch_core import ExecutionStrategy, PipelinedExecution
 
 __all__ = ["Options", "TensorLocationSettings"]
@@ -321,8 +321,11 @@ class Options(_Group):
                     f"{type(error).__name__} at line {len(code) + 1} of {os.path.basename(path)}: {error.msg}\n"
                     f"> {statement}"
                 ) from error
-        for statement in code:
-            exec(statement, {"__builtins__": {}, "poptorch": poptorch, "options": self})  # pylint: disable=exec-used
+        for number, statement in enumerate(code, start=1):
+            try:
+                exec(statement, {"__builtins__": {}, "poptorch": poptorch, "options": self})  # pylint: disable=exec-used
+            except Error as error:  # of JSON, in the file or in the environment
+                raise ConfigFileError(f"Error at line {number} of {os.path.basename(path)}: {error.message}") from error
         return self
 
     def from_json(self, string):
