@@ -58,13 +58,13 @@ at::Tensor dynamicSlice(const at::Tensor& tensor, std::int64_t dim, const at::Te
 at::Tensor dynamicUpdate(const at::Tensor& input, const at::Tensor& src, std::int64_t dim, const at::Tensor& start,
                          std::int64_t size);
 
-// -- control flow, for inference ----------------------------------------------------------------------------------
+// -- control flow ----------------------------------------------------------------------------------------------------
 using Body = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 // Calls body `count` times, each time on the tensors the previous call returned. The body is recorded once for each
 // turn, so the number of turns is part of the compiled model.
 std::vector<at::Tensor> forLoop(std::int64_t count, const Body& body, const std::vector<at::Tensor>& inputs);
 // What then_body returns if the condition, a bool tensor of one element, holds, else what else_body does. On the device
-// both are computed and the results chosen between.
+// both are computed and the results chosen between; gradients come back through the inputs of the chosen body alone.
 std::vector<at::Tensor> cond(const at::Tensor& condition, const Body& then_body,
                              const std::vector<at::Tensor>& then_inputs, const Body& else_body,
                              const std::vector<at::Tensor>& else_inputs);

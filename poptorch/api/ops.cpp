@@ -92,17 +92,22 @@ at::Tensor window(const std::string& op, const at::Tensor& tensor, std::int64_t 
   return at::remainder(start.reshape({1}).add(at::arange(0, size, step, kind)), available);
 }
 
-void require_inference(const std::string& op, const char* instead) {
-  const Recorder* recorder = Recorder::current();
-  if (recorder == nullptr || !recorder->training()) return;
-  throw Error(fmt::format("[{}] is for inference only; in a training model {}.", op, instead));
-}
-
 // The caller's tensors stay as they are, whatever the body does to its own.
 std::vector<at::Tensor> call_on_copies(const Body& body, const std::vector<at::Tensor>& inputs) {
   std::vector<at::Tensor> copies;
   for (const at::Tensor& input : inputs) copies.push_back(input.clone());
   return body(copies);
+}
+
+// A body whose results count only where `taken` holds. In training no gradient comes back through its inputs elsewhere:
+// the zeros that arrive at its results may have become NaN on the way, where a derivative is infinite.
+std::vector<at::Tensor> call_where(const at::Tensor& taken, const Body& body, const std::vector<at::Tensor>& inputs) {
+  if (!Recorder::current()->training()) return call_on_copies(body, inputs);
+  std::vector<at::Tensor> guarded_inputs;
+  for (const at::Tensor& input : inputs) {
+    guarded_inputs.push_back(input.is_floating_point() ? at::where(taken, input, input.detach()) : input);
+  }
+  return call_on_copies(body, guarded_inputs);
 }
 
 at::Tensor set_overlap(const std::string& op, const at::Tensor& tensor, OverlapMode mode, bool is_input) {
@@ -204,7 +209,6 @@ at::Tensor dynamicUpdate(const at::Tensor& input, const at::Tensor& src, std::in
 
 std::vector<at::Tensor> forLoop(std::int64_t count, const Body& body, const std::vector<at::Tensor>& inputs) {
   const std::string op = spelled("forLoop", "for_loop");
-  require_inference(op, spelled("write a C++ loop", "write a Python loop").c_str());
   std::vector<at::Tensor> values;
   for (const at::Tensor& input : inputs) values.push_back(input.clone());  // the caller's tensors stay as they are
   for (std::int64_t turn = 0; turn < count; ++turn) {
@@ -227,15 +231,15 @@ std::vector<at::Tensor> cond(const at::Tensor& condition, const Body& then_body,
   if (!is_capturing()) {
     return condition.item().toBool() ? call_on_copies(then_body, then_inputs) : call_on_copies(else_body, else_inputs);
   }
-  require_inference("cond", spelled("use torch::where").c_str());
-  const auto yes = call_on_copies(then_body, then_inputs), no = call_on_copies(else_body, else_inputs);
+  const at::Tensor chosen = condition.reshape({});
+  const auto yes = call_where(chosen, then_body, then_inputs);
+  const auto no = call_where(chosen.logical_not(), else_body, else_inputs);
   if (!are_alike(yes, no)) {
     throw Error(
         fmt::format("[cond] then_body returns {} and else_body {}; both must return tensors of the same shapes "
                     "and types.",
                     describe(yes), describe(no)));
   }
-  const at::Tensor chosen = condition.reshape({});
   std::vector<at::Tensor> results;
   for (std::size_t i = 0; i < yes.size(); ++i) results.push_back(at::where(chosen, yes[i], no[i]));
   return results;

@@ -167,12 +167,14 @@ void bind_ops(py::module_& module) {
   module.def("dynamic_update", &update, py::arg("input"), py::arg("src"), py::arg("dim"), py::arg("start"),
              py::arg("size"), "A copy of input whose window [start, start + size) along dim is src.");
   module.def("for_loop", &loop, py::arg("count"), py::arg("body"), py::arg("inputs"),
-             "Calls body `count` times, each time on the tensors the previous call returned. For inference.\n\n"
+             "Calls body `count` times, each time on the tensors the previous call returned.\n\n"
              "The body is recorded once for each turn, so the number of turns is part of the compiled model.");
-  module.def("cond", &choose, py::arg("condition"), py::arg("then_body"), py::arg("then_inps"), py::arg("else_body"),
-             py::arg("else_inps"),
-             "What then_body(*then_inps) returns if the condition holds, else what else_body(*else_inps) does. For "
-             "inference.\n\nOn the device both are computed and the results chosen between.");
+  module.def(
+      "cond", &choose, py::arg("condition"), py::arg("then_body"), py::arg("then_inps"), py::arg("else_body"),
+      py::arg("else_inps"),
+      "What then_body(*then_inps) returns if the condition holds, else what else_body(*else_inps) does.\n\n"
+      "On the device both are computed and the results chosen between; gradients come back through the inputs of "
+      "the chosen body alone.");
   module.def("set_overlap_for_input",
              [](const at::Tensor& tensor, Object mode) { return setOverlapForInput(tensor, overlap_mode(mode)); });
   module.def("set_overlap_for_output",

@@ -104,6 +104,15 @@ struct Doubles : torch::nn::Module {
   torch::Tensor weight = register_parameter("weight", torch::ones({1}));
 };
 
+struct Chooses : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x, torch::Tensor flag) {
+    const Body triple = [](const Tensors& v) { return Tensors{v[0] * 3}; };
+    const Body root = [](const Tensors& v) { return Tensors{(v[0] - 2).sqrt()}; };
+    return identityLoss(cond(flag, triple, {x + weight}, root, {x + weight})[0], LossReduction::Sum);
+  }
+  torch::Tensor weight = register_parameter("weight", torch::full({1}, 2.0));
+};
+
 TEST(Ops, LoopsFeedTheirResultsBack) {
   const Function loop = [](const Tensors& in) {
     return forLoop(3,
@@ -118,9 +127,25 @@ TEST(Ops, LoopsFeedTheirResultsBack) {
   EXPECT_EQ(
       error_of([] { forLoop(1, [](const Tensors& v) { return Tensors{v[0][0]}; }, {kA}); }),
       "[forLoop] the body takes (Float[4, 6]) and returns (Float[6]); it must return tensors like those it takes.");
+}
+
+TEST(Ops, LoopsAndChoicesAreTrained) {
   auto model = std::make_shared<Doubles>();
-  auto trainer = trainingModel(model, Options(), optim::SGD(model->parameters()));
-  EXPECT_NE(error_of([&] { trainer(kA); }).find("[forLoop] is for inference only"), std::string::npos);
+  auto trainer = trainingModel(model, Options(), optim::SGD(model->parameters(), {.lr = 0.5}));
+  trainer(kA);
+  trainer.copyWeightsToHost();
+  expect_close(model->weight.detach(), 1 - 0.5 * 4 * kA.sum().reshape({1}), "loop");  // doubled twice
+
+  const auto trained = [](double x, bool flag) {
+    auto chooses = std::make_shared<Chooses>();
+    auto executor = trainingModel(chooses, Options(), optim::SGD(chooses->parameters(), {.lr = 0.5}));
+    executor(torch::full({3}, x), torch::tensor({flag}));
+    executor.copyWeightsToHost();
+    return chooses->weight.detach();
+  };
+  // Where the product is chosen, the infinite derivative of the root of 0 is not met.
+  expect_close(trained(0, true), torch::full({1}, 2 - 0.5 * 3 * 3), "product");
+  expect_close(trained(4, false), torch::full({1}, 2 - 0.5 * 3 * 0.25), "root");
 }
 
 TEST(Ops, CondChoosesBetweenTwoBodies) {

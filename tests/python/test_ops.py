@@ -5,6 +5,8 @@ import poptorch.testing
 import pytest
 import torch
 
+from support.training import train_beside_eager
+
 
 def on_both(function, *inputs):
     """The results on the host and in a captured model, which must agree."""
@@ -127,13 +129,52 @@ def test_for_loop():
     with pytest.raises(poptorch.Error, match="like those it takes"):
         poptorch.for_loop(3, lambda x: x[:2], [A])
 
-    def forward(self, x):
-        return poptorch.identity_loss(poptorch.for_loop(2, lambda y: y * 2, [x])[0], "sum")
 
-    model = type("Model", (torch.nn.Module,), {"forward": forward})()
-    model.weight = torch.nn.Parameter(torch.zeros(1))
-    with pytest.raises(poptorch.Error, match="inference only"):
-        poptorch.trainingModel(model, poptorch.Options().showCompilationProgressBar(False))(A)
+def test_loops_of_the_body_keep_the_tensors_of_the_caller():
+    def forward(a, outer):
+        result = poptorch.for_loop(2, lambda x: x.add_(outer), [a])[0]  # outer is not an input of the body
+        return result, a
+
+    result, kept = on_both(forward, A, A * 0.5)
+    torch.testing.assert_close(result, A * 2)
+    assert torch.equal(kept, A)
+
+
+class Controlled(torch.nn.Module):
+    """Two layers, and control flow between them."""
+
+    def __init__(self, control):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.second, self.control = torch.nn.Linear(6, 4), torch.nn.Linear(4, 4), control
+
+    def forward(self, x, flag):
+        return poptorch.identity_loss(self.control(self, self.first(x), flag), "mean")
+
+
+def choice(self, x, flag):
+    inner = poptorch.cond(x.sum() > 0, lambda y: y * 2, [x], lambda y: y - 1, [x])[0]
+    return poptorch.cond(flag, lambda y: self.second(y), [inner], lambda y: y.square(), [inner])[0].square()
+
+
+CONTROLS = {
+    "loop": lambda self, x, flag: poptorch.for_loop(3, lambda y: torch.tanh(self.second(y)), [x])[0],
+    "loop that does not turn": lambda self, x, flag: self.second(poptorch.for_loop(0, lambda y: y * 2, [x])[0]),
+    "choice": choice,
+    # Where the other body is chosen, the infinite derivative of this root is not met.
+    "root": lambda self, x, flag: self.second(
+        poptorch.cond(flag, lambda y: y * 2, [x], lambda y: (y - y.detach()).sqrt() + y.detach(), [x])[0]),
+}
+
+
+@pytest.mark.parametrize("name, flag", [("loop", True), ("loop that does not turn", True), ("choice", True),
+                                        ("choice", False), ("root", True)])
+def test_loops_and_choices_train_like_eager(name, flag):
+    def batches(step):
+        return torch.randn(5, 6, generator=torch.Generator().manual_seed(step)), torch.tensor([flag])
+
+    # A parameter of the other body has a gradient of zeros here and none in eager: without decay that is the same.
+    train_beside_eager(Controlled(CONTROLS[name]), batches, steps=4, weight_decay=0)
 
 
 def test_cond():
