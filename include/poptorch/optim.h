@@ -67,8 +67,8 @@ class VariableAttributes {
   VariableAttributes() = default;
   VariableAttributes(std::set<std::string> variable, std::set<std::string> allowed);
 
-  bool isConstant(const std::string& attribute) const { return !variable_.contains(attribute); }
   // ArgumentError for names that the optimiser does not have.
+  bool isConstant(const std::string& attribute) const;
   void markAsConstant(const std::string& attribute);
   void markAsVariable(const std::string& attribute);
 

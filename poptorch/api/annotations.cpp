@@ -32,7 +32,9 @@ NameScope::~NameScope() {
 }
 
 Attribute::Attribute(const Groups& groups) : previous_(active_groups) {
-  for (const auto& [group, entries] : groups) active_groups[group] = entries;
+  for (const auto& [group, entries] : groups) {
+    for (const auto& [name, value] : entries) active_groups[group][name] = value;
+  }
 }
 
 Attribute::~Attribute() { active_groups = std::move(previous_); }

@@ -120,6 +120,11 @@ void VariableAttributes::check(const std::string& attribute) const {
       fmt::format("Unknown optimiser attribute \"{}\"; expected one of {}", attribute, fmt::join(allowed_, ", ")));
 }
 
+bool VariableAttributes::isConstant(const std::string& attribute) const {
+  check(attribute);
+  return !variable_.contains(attribute);
+}
+
 void VariableAttributes::markAsConstant(const std::string& attribute) {
   check(attribute);
   variable_.erase(attribute);

@@ -49,7 +49,7 @@ LoweredOptimizer::LoweredOptimizer(const OptimizerDescription& optimizer, const 
   const auto& variable = optimizer.variable_attributes;
   const NameOfTensor name_of_tensor = names_of(parameters);
   constant_["loss_scaling"] = !optimizer.has_automatic_loss_scaling &&
-                              (variable ? variable->isConstant("loss_scaling") : shared_.loss_scaling == 1);
+                              (variable ? !variable->variable().contains("loss_scaling") : shared_.loss_scaling == 1);
   for (const optim::Group& group : optimizer.groups) {
     if (group.amsgrad) {
       throw ValueError(fmt::format("amsgrad={} is not supported; use Adam or AdamW without it", spelled(true)));
@@ -62,7 +62,7 @@ LoweredOptimizer::LoweredOptimizer(const OptimizerDescription& optimizer, const 
     }
     for (const Attribute& attribute : attributes_of(kind_)) {
       const bool constant =
-          variable ? variable->isConstant(attribute.name) : is_constant_by_value(kind_, attribute, group);
+          variable ? !variable->variable().contains(attribute.name) : is_constant_by_value(kind_, attribute, group);
       const auto [entry, is_new] = constant_.emplace(attribute.name, constant);
       if (!is_new) entry->second = entry->second && constant;
     }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "aspen/compiler/ir/printer.h"
 #include "harness.h"
 
 namespace aspen::testing {
@@ -149,6 +150,18 @@ TEST(Training, LossScalingLeavesTheUpdateAlone) {
     V g = gradient(kX, kT, {1, -2});
     expect_near(session.get("w"), {1 - 0.1f * g[0], -2 - 0.1f * g[1]});
   }
+}
+
+TEST(Training, AnchorsCostNothingWhereThereAreNone) {
+  const CompileOptions usual = training("adam");
+  CompileOptions without = usual, anchored = usual;
+  without.skip_passes = {"anchor_gradients", "anchor_tensors"};
+  anchored.anchors = {{"gradient", "Gradient___w"}};
+  Session first(regression(4), usual), second(regression(4), without), third(regression(4), anchored);
+  EXPECT_EQ(to_text(first.graph()), to_text(second.graph()));
+  EXPECT_EQ(first.program().step[0].instructions.size(), second.program().step[0].instructions.size());
+  EXPECT_EQ(planned_bytes(first.program(), 0), planned_bytes(second.program(), 0));
+  EXPECT_NE(to_text(third.graph()), to_text(first.graph()));
 }
 
 TEST(Training, ClipsTheNormOfAllGradients) {

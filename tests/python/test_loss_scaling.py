@@ -107,6 +107,22 @@ def test_every_optimiser_scales_automatically(name):
         assert after in (before / 2, before * 2) or (after == before and 2 * 256 * before > 65504)
 
 
+def test_the_final_scale_is_the_initial_one_times_the_factor_before_the_call():
+    opts = options(True)
+    opts.anchorTensor("scale", "finalLossScale")
+    model = Scaled().half()
+    optimizer = poptorch.optim.SGD(model.parameters(), lr=0.1, loss_scaling=16.0)
+    executor = poptorch.trainingModel(model, opts, optimizer)
+    factor = 1.0
+    for _ in range(4):
+        executor(*batch())
+        assert executor.getAnchoredTensor("scale").item() == 16.0 * factor
+        assert factor_of(optimizer) != factor  # it is adjusted after use
+        factor = factor_of(optimizer)
+    assert "finalLossScale" in executor.getTensorNames()
+    executor.destroy()
+
+
 def test_overflowing_updates_leave_weights_and_state_alone():
     """Far too large a scale: every gradient overflows in the first call."""
     model = Scaled(1024.0).half()
