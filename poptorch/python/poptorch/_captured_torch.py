@@ -13,6 +13,7 @@ import torch
 import torch.utils.checkpoint
 
 from . import poptorch_core
+from ._logging import logger
 from .errors import createPoptorchError
 
 _IPU = torch.device("ipu", 0)
@@ -46,17 +47,26 @@ def _device(tensor):
     return _own_device.__get__(tensor)
 
 
-def _factory(own):
-    """torch.zeros and the like: in a model, tensors are made on its device unless the call names another."""
+def _factory(own, warned):
+    """torch.zeros and the like: in a model, tensors are made on its device unless the call names another.
+
+    warned: names of functions that the user was told of in this capture.
+    """
 
     @functools.wraps(own)
     def make(*args, **kwargs):
         if not poptorch_core.is_capturing() or kwargs.get("device") is not None or kwargs.get("out") is not None:
             return own(*args, **kwargs)
         if own.__name__ in _RANDOM:
-            return own(*args, **{**kwargs, "device": _IPU})
-        made = own(*args, **kwargs)
-        _note(made)  # those like another tensor are where that is
+            made = own(*args, **{**kwargs, "device": _IPU})
+        else:
+            made = own(*args, **kwargs)
+            if poptorch_core.is_traced(made):
+                return made  # like another tensor, and where that is
+            _note(made)
+        if own.__name__ not in warned:
+            warned.add(own.__name__)
+            logger.warning("torch.%s in forward names no device: its tensor is made on that of the model", own.__name__)
         return made
 
     return make
@@ -124,6 +134,7 @@ def _replaced(owner, name, value):
 def recorded():
     """The time of a capture."""
     checkpoint = torch.utils.checkpoint.CheckpointFunction
+    warned = set()
     with contextlib.ExitStack() as stack:
         for owner, name, value in (
             (torch.Tensor, "device", property(_device)),
@@ -132,7 +143,7 @@ def recorded():
             (checkpoint, "apply", _checkpoint(checkpoint.apply)),
             (torch.autograd, "grad", _refused(torch.autograd.grad)),
             (torch.autograd, "backward", _refused(torch.autograd.backward)),
-            *((torch, name, _factory(getattr(torch, name))) for name in _FACTORIES),
+            *((torch, name, _factory(getattr(torch, name), warned)) for name in _FACTORIES),
         ):
             stack.enter_context(_replaced(owner, name, value))
         yield
