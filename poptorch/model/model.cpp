@@ -11,6 +11,7 @@
 #include "poptorch/capture/narrow.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/model/backends.h"
+#include "poptorch/model/graph_export.h"
 #include "poptorch/model/summary.h"
 
 namespace poptorch {
@@ -159,6 +160,7 @@ void Model::compile(const CompileSettings& settings) {
   for (std::size_t group = 0; group < settings.settings.size(); ++group) set_settings(group, settings.settings[group]);
   warn_of_narrow_tensors();
   if (training_) warn_of_unreached(listed);
+  export_graph(graph_);
 }
 
 std::string Model::last_capture_error() const { return recorder_ == nullptr ? "" : recorder_->last_error(); }

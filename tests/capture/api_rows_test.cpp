@@ -4,6 +4,9 @@
 #include <torch/torch.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "error_of.h"
 #include "poptorch/api/compile_settings.h"
@@ -79,6 +82,23 @@ TEST(Executor, TellsHowLongCompilationTook) {
   EXPECT_NE(error_of([&] { executor.compilationTime(); }).find("not compiled"), std::string::npos);
   executor.compile(torch::ones({4}));
   EXPECT_GT(executor.compilationTime().count(), 0);
+}
+
+TEST(Environment, AsksForTheGraphAsText) {
+  const auto folder = std::filesystem::temp_directory_path() / "poptorch_graph_export_test";
+  std::filesystem::remove_all(folder);
+  const std::string path = (folder / "new" / "graph.txt").string();
+  setenv("POPTORCH_EXPORT_PROTO_FILE", path.c_str(), 1);
+  auto compile = [] { poptorch::inferenceModel(std::make_shared<Dropout>()).compile(torch::ones({4})); };
+  compile();
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str().rfind("graph @", 0), 0u) << text.str();
+  setenv("POPTORCH_EXPORT_PROTO_AS_BINARY", "1", 1);
+  EXPECT_NE(error_of(compile).find("the graph is only written as text"), std::string::npos);
+  unsetenv("POPTORCH_EXPORT_PROTO_AS_BINARY");
+  unsetenv("POPTORCH_EXPORT_PROTO_FILE");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Environment, TensorsOfAModelHaveIds) {

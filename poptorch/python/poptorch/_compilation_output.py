@@ -1,10 +1,6 @@
-"""What a compilation shows and leaves behind: the progress bar and the graph as text."""
-
-import os
+"""What a compilation shows: the progress bar."""
 
 import tqdm
-
-from .errors import createPoptorchError
 
 _BAR_FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"
 
@@ -30,17 +26,3 @@ class ProgressBar:
             if kind is None:
                 self.update(1.0)
             self._bar.close()
-
-
-def export_text(core):
-    """POPTORCH_EXPORT_PROTO_FILE: the compiled graph as text."""
-    path = os.environ.get("POPTORCH_EXPORT_PROTO_FILE", "")
-    if not path:
-        return
-    if os.environ.get("POPTORCH_EXPORT_PROTO_AS_BINARY", "0") not in ("", "0"):
-        raise createPoptorchError(
-            "[compile] POPTORCH_EXPORT_PROTO_AS_BINARY is set, but the graph is only written as text; unset it."
-        )
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(core.graph_text())

@@ -10,7 +10,7 @@ import torch
 from . import _capture, _captured_torch, _engine_limits, _measurements, _replica_grouping, _weight_sync
 from . import annotations, poptorch_core
 from ._args import ArgumentPlan, Signature
-from ._compilation_output import ProgressBar, export_text
+from ._compilation_output import ProgressBar
 from ._compiled_parts import CompiledParts
 from ._executor_optimizer import ExecutorOptimizer
 from ._logging import logger
@@ -185,7 +185,6 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
         self._core, self._plan, self._result = core, plan, result
         self._session.adopt(core, options._store, self._training)
         self._parts = CompiledParts(self._executed)
-        export_text(core)
         try:
             if poptorch_core.attaches_when_compiled(options._store):
                 self.attachToDevice()
