@@ -18,5 +18,6 @@
 #include "poptorch/optim.h"
 #include "poptorch/options.h"
 #include "poptorch/perf_counters.h"
+#include "poptorch/profiling.h"
 #include "poptorch/strategy.h"
 #include "poptorch/structure.h"

@@ -13,6 +13,8 @@
 #include "poptorch/model/backends.h"
 #include "poptorch/model/graph_export.h"
 #include "poptorch/model/summary.h"
+#include "poptorch/model/trace_channel.h"
+#include "poptorch/profiling.h"
 
 namespace poptorch {
 namespace {
@@ -92,6 +94,7 @@ std::vector<std::pair<std::string, at::Tensor>> Model::trainable_parameters() co
 std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                         const std::vector<std::string>& names) {
   if (captured_) throw aspen::UserError("[capture] this model has been captured already.");
+  const profiling::Tracepoint point(trace_channel(training_), "graphPreprocessing");
   recorder_ = std::make_unique<Recorder>(graph_, training_);
   Recorder& recorder = *recorder_;
   Recorder::Active active(recorder);
@@ -144,6 +147,7 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
 void Model::compile(const CompileSettings& settings) {
   if (!captured_) throw aspen::UserError("[compile] capture the model first.");
   if (is_compiled()) throw aspen::UserError("[compile] this model has been compiled already.");
+  const profiling::Tracepoint point(trace_channel(training_), "modelCompilation");
   aspen::CompileOptions options = settings.options;
   options.training = training_;
   options.num_stages = num_stages_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "aspen/base/log.h"
+#include "poptorch/model/trace_channel.h"
+#include "poptorch/profiling.h"
 
 namespace poptorch {
 namespace {
@@ -97,6 +99,7 @@ void Session::detach() {
 
 void Session::destroy() {
   if (!is_compiled()) return;
+  const profiling::Tracepoint point(trace_channel(training_), "destroy");
   save_to_host();
   model_.reset();
   anchored_.clear();
@@ -107,6 +110,7 @@ void Session::destroy() {
 }
 
 std::vector<at::Tensor> Session::run(const std::vector<at::Tensor>& inputs, const std::function<bool()>& should_stop) {
+  const profiling::Tracepoint point(trace_channel(training_), "modelExecution");
   refresh();
   if (training_) optimizer_->before_run();
   if (training_) weights_->set_stale();  // also if the call is interrupted: some updates may have been made
@@ -200,6 +204,7 @@ void Session::sync_sources() const {
 }
 
 void Session::copy_weights_to_host() {
+  const profiling::Tracepoint point(trace_channel(training_), "copyWeightsToHost");
   compiled("copyWeightsToHost").download_weights();
   if (training_) weights_->set_current();
 }
@@ -207,6 +212,7 @@ void Session::copy_weights_to_host() {
 bool Session::copy_weights_to_host_if_needed() { return training_ && weights_->sync(); }
 
 void Session::copy_weights_to_device() {
+  const profiling::Tracepoint point(trace_channel(training_), "copyWeightsToDevice");
   compiled("copyWeightsToDevice");
   upload(PrivateBuffers::kOverwritten);
 }

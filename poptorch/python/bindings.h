@@ -19,7 +19,7 @@ void bind_ops(pybind11::module_& module);          // functions to call in a for
 void bind_cpu_layers(pybind11::module_& module);   // layers on the host
 void bind_custom_ops(pybind11::module_& module);   // operators of the user's own
 void bind_host_ops(pybind11::module_& module);     // decoding and points
-void bind_environment(pybind11::module_& module);  // the hardware and the log
+void bind_environment(pybind11::module_& module);  // the hardware, the log and trace points
 
 // Let go of with the GIL, whoever is the last to hold it.
 std::shared_ptr<pybind11::object> shared_object(pybind11::object object);

@@ -80,7 +80,6 @@ class DataLoader(torch.utils.data.DataLoader):
                 kwargs["shuffle"] = shuffle
         super().__init__(dataset, num_workers=num_workers, persistent_workers=persistent_workers, **kwargs)
         self._warn_about_remainder(batch_sampler)
-        profiling.Channel("poptorch.DataLoader").instrument(self, "__iter__")
         if mode != DataLoaderMode.Sync:
             rebatched = {"rebatched_size": self._combined_batch_size} if self._rebatched else {}
             self._accessor = AsynchronousDataAccessor(self, **rebatched, **(async_options or {}))
@@ -174,11 +173,12 @@ class DataLoader(torch.utils.data.DataLoader):
         return poptorch_core.num_items(self._num_elements(), self._combined_batch_size, self._drop_last_item)
 
     def __iter__(self):
-        if self._accessor is not None:
-            return iter(self._accessor)
-        if self._batches_per_item > 1:
-            return combined(super().__iter__(), self._batches_per_item, self._drop_last_item)
-        return super().__iter__()
+        with profiling.Channel("poptorch.DataLoader").tracepoint("__iter__"):
+            if self._accessor is not None:
+                return iter(self._accessor)
+            if self._batches_per_item > 1:
+                return combined(super().__iter__(), self._batches_per_item, self._drop_last_item)
+            return super().__iter__()
 
     def terminate(self):
         """Ends the process of an asynchronous loader."""
