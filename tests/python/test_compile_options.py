@@ -94,6 +94,11 @@ def test_locations():
     assert off_device(entries) == {"optimizer_state", "activations"} and not entries["weights"]["sharded"]
 
 
+def test_small_tensors_stay_whole_and_on_the_device_unless_told_otherwise():
+    entries = told(lambda o: o.TensorLocations.setWeightLocation(OFF))
+    assert entries["weights"] == {"off_device": True, "sharded": False, "min_elements": 2, "min_shard_elements": 8192}
+
+
 @pytest.mark.parametrize(
     "liveness,expected",
     [

@@ -278,9 +278,10 @@ def test_steps_are_loaded_for_each_parameter():
     assert after["Step___first.bias"] == 1 and after["Step___first.weight"] == 2
 
 
-def test_state_without_moments_is_empty():
+@pytest.mark.parametrize("combined", [False, True])
+def test_state_without_moments_is_empty(combined):
     model = make()
-    optimizer = poptorch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = poptorch.optim.SGD(model.parameters(), lr=0.1, use_combined_accum=combined)
     executor = poptorch.trainingModel(model, quiet(), optimizer)
     executor(X, TARGET)
     assert optimizer.state_dict()["ipu_state"] == {}
