@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <optional>
 
 #include "aspen/base/log.h"
 #include "poptorch/api/literal.h"

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 #include "aspen/base/error.h"
 #include "aspen/compiler/ir/printer.h"
