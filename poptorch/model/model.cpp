@@ -145,9 +145,9 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
 }
 
 void Model::compile(const CompileSettings& settings) {
+  const profiling::Tracepoint point(trace_channel(training_), "modelCompilation");
   if (!captured_) throw aspen::UserError("[compile] capture the model first.");
   if (is_compiled()) throw aspen::UserError("[compile] this model has been compiled already.");
-  const profiling::Tracepoint point(trace_channel(training_), "modelCompilation");
   aspen::CompileOptions options = settings.options;
   options.training = training_;
   options.num_stages = num_stages_;
