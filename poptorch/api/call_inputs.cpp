@@ -37,8 +37,11 @@ void check_new(const std::string& name, const at::Tensor& tensor) {
         name, streamed(tensor.layout()), streamed(tensor.device())));
   }
   if (!is_supported(tensor.scalar_type())) {
-    throw Error(fmt::format("[model call] argument \"{}\" has type {}; supported are {}. Convert it before the call.",
-                            name, spelled(tensor.scalar_type()), kSupportedTypes));
+    throw Error(fmt::format("[model call] argument \"{}\" has type {}; supported are {}. {}", name,
+                            spelled(tensor.scalar_type()), kSupportedTypes,
+                            tensor.is_complex()
+                                ? "Pass torch.view_as_real of it, and use torch.view_as_complex in forward."
+                                : "Convert it before the call."));
   }
   if (tensor.numel() == 0) {
     throw Error(fmt::format(

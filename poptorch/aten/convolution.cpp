@@ -18,6 +18,7 @@ struct Operands {
 
 Operands operands(Call& call) {
   ScalarType type = call.dtype("input");
+  if (!is_float(type)) decline("a convolution of integers");
   Operands o{expr(call, call.value("input")), expr(call, operand(call, "weight", type)),
              call.has("bias") ? operand(call, "bias", type) : nullptr, false, 0};
   o.spatial = o.w.shape().size() - 2;
@@ -44,21 +45,30 @@ void plain(Call& call, Operands o, const ConvAttrs& attrs) {
 }
 
 // Output extent: (in - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1
-void transposed(Call& call, Operands o, const ConvAttrs& attrs, const std::vector<std::int64_t>& output_padding) {
+void transposed(Call& call, Operands o, const ConvAttrs& given, const std::vector<std::int64_t>& output_padding) {
   if (o.x.size(1) != o.w.size(0)) {
     throw UserError("[{}] the input has {} channels, a weight of shape {} takes {}.", call.name(), o.x.size(1),
                     to_string(o.w.shape()), o.w.size(0));
   }
-  Shape shape{o.x.size(0), o.w.size(1) * attrs.groups};
+  // As far as the stride, the last positions belong to no step of a plain convolution. Then nothing is cropped at
+  // first: `low` and `high` are what remains to be taken away (or, of zeros, to be added).
+  ConvAttrs attrs = given;
+  Shape shape{o.x.size(0), o.w.size(1) * attrs.groups}, low(o.spatial + 2, 0), high(o.spatial + 2, 0);
   for (std::size_t i = 0; i < o.spatial; ++i) {
     if (output_padding[i] >= std::max(attrs.stride[i], attrs.dilation[i])) {
       throw UserError("[{}] output_padding {} must be smaller than the stride {} or the dilation {}.", call.name(),
                       output_padding[i], attrs.stride[i], attrs.dilation[i]);
     }
+    std::int64_t more = output_padding[i];
+    if (more >= attrs.stride[i]) {
+      low[i + 2] = -attrs.padding[i], high[i + 2] = more - attrs.padding[i];
+      attrs.padding[i] = more = 0;
+    }
     shape.push_back((o.x.shape()[i + 2] - 1) * attrs.stride[i] - 2 * attrs.padding[i] +
-                    attrs.dilation[i] * (o.w.shape()[i + 2] - 1) + output_padding[i] + 1);
+                    attrs.dilation[i] * (o.w.shape()[i + 2] - 1) + more + 1);
   }
   Expr y = expr(call, call.b.make("conv_input_grad", {o.x.v, o.w.v}, aspen::ConvGradAttrs{attrs, shape}));
+  y = pad(y, low, high);
   if (o.bias != nullptr) {
     Shape wide(shape.size(), 1);
     wide[1] = shape[1];
@@ -117,6 +127,16 @@ void convolution(Call& call) {
   conv(call);
 }
 
+// conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0): self (T, B, C), weight (K, C, O)
+void conv_tbc(Call& call) {
+  ScalarType type = call.dtype("self");
+  Expr x = transpose(expr(call, call.value("self")), {1, 2, 0});
+  Expr w = transpose(expr(call, operand(call, "weight", type)), {2, 1, 0});
+  ConvAttrs attrs{{1}, {call.integer("pad")}, {1}, 1};
+  Expr y = expr(call, call.b.make("conv", {x.v, w.v, operand(call, "bias", type)}, attrs));
+  call.result(transpose(y, {2, 0, 1}).v, type);
+}
+
 }  // namespace
 
 void register_convolution(HandlerTable& table) {
@@ -131,6 +151,7 @@ void register_convolution(HandlerTable& table) {
     table.add(name, convolution);
   }
   table.add("aten::_convolution_mode", conv_named_padding);
+  table.add("aten::conv_tbc", conv_tbc);
 }
 
 }  // namespace poptorch

@@ -66,8 +66,12 @@ Handler arange(bool has_start, bool has_step) {
       throw UserError("[arange] step {} never leads from {} to {}; expected a step of the other sign.", step, start,
                       end);
     }
-    if (!is_float(type)) start = std::trunc(start), end = std::trunc(end), step = std::trunc(step);
-    auto size = static_cast<std::int64_t>(std::ceil((end - start) / step));
+    // Of integers torch cuts off fractions; how many there are it asks the uncut numbers, but for int64.
+    double count = (end - start) / step;
+    if (!is_float(type)) start = std::trunc(start), step = std::trunc(step);
+    if (step == 0) throw UserError("[arange] a step of {} is 0 as an integer.", call.number("step"));
+    if (type == ScalarType::Long) count = (std::trunc(end) - start) / step;
+    auto size = static_cast<std::int64_t>(std::ceil(count));
     call.result(build::iota(call.b, graph_dtype(type), size, start, step), type);
   };
 }
@@ -88,7 +92,13 @@ std::vector<double> spaced(double start, double end, std::int64_t steps) {
 Handler spacing(bool exponents) {
   return [exponents](Call& call) {
     ScalarType type = call.dtype_option("dtype").value_or(default_float());
-    std::vector<double> numbers = spaced(call.number("start"), call.number("end"), call.integer("steps"));
+    double start = call.number("start"), end = call.number("end");
+    std::int64_t steps = call.integer("steps");
+    if (!is_float(type) && steps > 1) start = std::trunc(start), end = std::trunc(end);
+    std::vector<double> numbers = spaced(start, end, steps);
+    if (exponents && !is_float(type)) {  // torch rounds these exponents to float32
+      for (double& number : numbers) number = static_cast<float>(number);
+    }
     if (exponents) {
       for (double& number : numbers) number = std::pow(call.number("base"), number);
     }

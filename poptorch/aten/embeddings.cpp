@@ -28,17 +28,19 @@ Expr counts(Expr index, std::int64_t rows) {
 // A factor per looked-up row, shaped to multiply it.
 Expr per_row(Expr factor) { return unsqueeze(factor, factor.rank()); }
 
+// A row's gradient divided by the number of times it is read: a term of value 0 carries it.
+Expr scaled_by_frequency(Expr rows, Expr index, std::int64_t table_rows) {
+  Expr share = cast(1.0 / take(counts(index, table_rows), index, 0), rows.dtype());
+  return detach(rows) + (rows - detach(rows)) * per_row(share);
+}
+
 // embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)
-// The padding row is read like any other but gets no gradient. With scale_grad_by_freq a row's gradient is divided by
-// the number of times it is read: a term of value 0 carries the scaled gradient.
+// The padding row is read like any other but gets no gradient.
 void embedding(Call& call) {
   Expr table = expr(call, call.value("weight")), index = rows_argument(call, "embedding", table);
   Expr rows = take(table, index, 0);
   std::int64_t padding = call.integer("padding_idx");
-  if (call.boolean("scale_grad_by_freq")) {
-    Expr share = cast(1.0 / take(counts(index, table.size(0)), index, 0), table.dtype());
-    rows = detach(rows) + (rows - detach(rows)) * per_row(share);
-  }
+  if (call.boolean("scale_grad_by_freq")) rows = scaled_by_frequency(rows, index, table.size(0));
   if (padding >= 0) rows = where(per_row(index == static_cast<double>(padding)), detach(rows), rows);
   call.result(rows.v, call.dtype("weight"));
 }
@@ -84,7 +86,6 @@ Bags bags_of(Call& call, const Expr& table) {
 // sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1)
 //   -> (Tensor, Tensor offset2bag, Tensor bag_size, Tensor max_indices); mode 0 sum, 1 mean, 2 max; empty bags give 0
 void embedding_bag(Call& call) {
-  if (call.boolean("scale_grad_by_freq")) decline("embedding_bag with scale_grad_by_freq");
   enum { kSum, kMean, kMax };
   std::int64_t mode = call.integer("mode"), padding = integer_or(call, "padding_idx", -1);
   Expr table = expr(call, call.value("weight"));
@@ -93,6 +94,7 @@ void embedding_bag(Call& call) {
   if (padding < 0 && call.has("padding_idx") && call.name() == "aten::embedding_bag.padding_idx")
     padding += table.size(0);
   Expr rows = in_float(take(table, bags.index, 0));
+  if (call.boolean("scale_grad_by_freq")) rows = scaled_by_frequency(rows, bags.index, table.size(0));
   if (call.has("per_sample_weights")) rows = rows * per_row(in_float(expr(call, call.value("per_sample_weights"))));
   Expr counted = bags.index != static_cast<double>(padding);
   Expr sizes = scatter_rows(full(call.b, DType::kI32, {bags.count}, 0), bags.bag, cast(counted, DType::kI32), 0, "add");

@@ -71,10 +71,16 @@ void outer(Call& call) {
 // addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1)
 void addr(Call& call) {
   ScalarType type = call.result_type({"self", "vec1", "vec2"});
-  if (type == ScalarType::Bool) decline("addr of bool tensors");
   Expr product = outer_product(expr(call, operand(call, "vec1", type)), expr(call, operand(call, "vec2", type)));
   Expr self = expr(call, operand(call, "self", type));
-  call.result(scaled_sum(self, call.number("beta"), product, call.number("alpha")).v, type);
+  if (type == ScalarType::Bool) {  // of bools: or and and
+    Expr no = full(call.b, DType::kBool, product.shape(), 0);
+    Expr first = call.number("beta") != 0 ? broadcast(self, product.shape()) : no;
+    return call.result((first || (call.number("alpha") != 0 ? product : no)).v, type);
+  }
+  // Unlike a matrix product, the outer one counts also where alpha is 0: NaN stays.
+  double alpha = call.number("alpha");
+  call.result(scaled_sum(self, call.number("beta"), alpha == 1 ? product : product * alpha, 1).v, type);
 }
 
 // bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None): y_o = x1^T W_o x2

@@ -172,9 +172,34 @@ void logcumsumexp(Call& call) {
   call.result(l.undo(cast(y, l.x.dtype())).v, call.dtype("self"));
 }
 
+// mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices): the smallest of the most
+// frequent elements, and where it stands last. All pairs are compared: lines are short.
+void mode(Call& call) {
+  Line l = line(call);
+  Axes order = all_axes(l.x.shape());
+  std::swap(order[static_cast<std::size_t>(l.axis)], order.back());
+  Expr x = transpose(l.x, order);
+  Expr key = x.dtype() == DType::kBool ? cast(x, DType::kU8) : x;
+  std::int64_t last = x.rank() - 1, size = x.size(last);
+  Expr count = sum(cast(unsqueeze(key, last) == unsqueeze(key, last + 1), DType::kI32), {last + 1});
+  Expr frequent = count == reduce_max(count, {last}, true);
+  Expr value = reduce_min(where(frequent, detach(key), reduce_max(detach(key), {last}, true)), {last}, true);
+  Expr place =
+      where(key == value && frequent, positions(call.b, x.rank(), last, size), full(call.b, DType::kI32, {}, -1));
+  Expr index = clamp(reduce_max(place, {last}, true), 0, static_cast<double>(size - 1));
+  Expr values = gather(x, index, last);
+  auto shaped = [&](Expr y) {
+    y = transpose(y, order);
+    return call.boolean("keepdim") && !l.scalar ? y : l.scalar ? l.undo(y) : squeeze(y, l.axis);
+  };
+  call.result(shaped(values).v, call.dtype("self"));
+  call.result(shaped(index).v, ScalarType::Long);
+}
+
 }  // namespace
 
 void register_ordering(HandlerTable& table) {
+  table.add("aten::mode", mode);
   table.add("aten::sort", sort_of);
   table.add("aten::sort.stable", sort_of);
   table.add("aten::argsort", argsort);

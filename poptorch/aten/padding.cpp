@@ -6,11 +6,14 @@
 namespace poptorch {
 namespace {
 
+void check_amounts(Expr x, const std::vector<std::int64_t>& amounts) {
+  if (amounts.size() % 2 == 0 && amounts.size() <= 2 * x.shape().size()) return;
+  throw UserError("[pad] {} amounts do not fit shape {}; expected two per padded axis, from the last axis on.",
+                  amounts.size(), to_string(x.shape()));
+}
+
 Expr pad_constant(Expr x, const std::vector<std::int64_t>& amounts, double value) {
-  if (amounts.size() % 2 != 0 || amounts.size() > 2 * x.shape().size()) {
-    throw UserError("[pad] {} amounts do not fit shape {}; expected two per padded axis, from the last axis on.",
-                    amounts.size(), to_string(x.shape()));
-  }
+  check_amounts(x, amounts);
   Shape low(x.shape().size(), 0), high(x.shape().size(), 0);
   for (std::size_t i = 0; i < amounts.size() / 2; ++i) {
     std::size_t axis = x.shape().size() - 1 - i;
@@ -32,14 +35,27 @@ std::int64_t reflected(std::int64_t i, std::int64_t size) {
 std::int64_t replicated(std::int64_t i, std::int64_t size) { return std::clamp<std::int64_t>(i, 0, size - 1); }
 std::int64_t wrapped(std::int64_t i, std::int64_t size) { return (i % size + size) % size; }
 
+// What negative amounts leave of every axis.
+Expr cropped(Expr x, const std::vector<std::int64_t>& amounts) {
+  check_amounts(x, amounts);
+  for (std::size_t i = 0; i < amounts.size() / 2; ++i) {
+    std::int64_t axis = x.rank() - 1 - static_cast<std::int64_t>(i), size = x.size(axis);
+    std::int64_t start = std::max<std::int64_t>(-amounts[2 * i], 0);
+    std::int64_t end = size - std::max<std::int64_t>(-amounts[2 * i + 1], 0);
+    if (start >= end) {
+      throw UserError("[pad] {} and {} crop all of axis {} of shape {}.", amounts[2 * i], amounts[2 * i + 1], axis,
+                      to_string(x.shape()));
+    }
+    x = slice(x, axis, start, end);
+  }
+  return x;
+}
+
 using Source = std::int64_t (*)(std::int64_t, std::int64_t);
 
 // Elements outside are copies of elements inside.
 Expr pad_by_copies(Expr x, const std::vector<std::int64_t>& amounts, Source source, std::int64_t limit_below_size) {
-  if (amounts.size() % 2 != 0 || amounts.size() > 2 * x.shape().size()) {
-    throw UserError("[pad] {} amounts do not fit shape {}; expected two per padded axis.", amounts.size(),
-                    to_string(x.shape()));
-  }
+  check_amounts(x, amounts);
   for (std::size_t i = 0; i < amounts.size() / 2; ++i) {
     std::int64_t axis = x.rank() - 1 - static_cast<std::int64_t>(i), size = x.size(axis);
     std::int64_t low = amounts[2 * i], high = amounts[2 * i + 1];
@@ -62,7 +78,11 @@ Expr pad_mode(Expr x, const std::vector<std::int64_t>& amounts, const std::strin
   if (mode == "constant") return pad_constant(x, amounts, value);
   if (mode == "reflect") return pad_by_copies(x, amounts, reflected, 1);
   if (mode == "replicate") return pad_by_copies(x, amounts, replicated, kNoLimit);
-  if (mode == "circular") return pad_by_copies(x, amounts, wrapped, 0);
+  if (mode == "circular") {  // around what negative amounts leave
+    std::vector<std::int64_t> around = amounts;
+    for (std::int64_t& amount : around) amount = std::max<std::int64_t>(amount, 0);
+    return pad_by_copies(cropped(x, amounts), around, wrapped, 0);
+  }
   throw UserError("[pad] unknown mode \"{}\"; the modes are constant, reflect, replicate and circular.", mode);
 }
 

@@ -1,4 +1,5 @@
-// Sums, products, extremes and truth over axes. Half adds up in float32 and is rounded once.
+// Sums, products, extremes and truth over axes. Half adds up in float32 and is rounded once. The sum of bools as a bool
+// is whether any is true, the product whether all are.
 #include "aspen/ops/reduce/reduce.h"
 #include "poptorch/aten/support/expression.h"
 
@@ -7,11 +8,23 @@ namespace {
 
 bool keepdim(const Call& call) { return call.has("keepdim") && call.boolean("keepdim"); }
 
+// Are all (reduce_min) or any (reduce_max) not 0? Of nothing: all is true, any is false.
+void quantified(Call& call, const std::string& op, bool in_bytes = false) {
+  Value* x = operand(call, "self", ScalarType::Bool);
+  Axes axes = axes_argument(call, "dim", x->shape());
+  Value* byte = build::cast(call.b, x, DType::kU8);
+  const char* of_nothing = op == "reduce_min" ? "reduce_prod" : "reduce_sum";
+  byte = build::reduce(call.b, byte->type().numel() == 0 ? of_nothing : op, byte, axes, keepdim(call));
+  call.result(in_bytes ? byte : build::cast(call.b, byte, DType::kBool),
+              in_bytes ? ScalarType::Byte : ScalarType::Bool);
+}
+
 // sum(Tensor self, *, ScalarType? dtype=None), sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *,
 // ScalarType? dtype) nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None)
 Handler sum_of(bool skip_nan) {
   return [skip_nan](Call& call) {
     ScalarType type = call.dtype_option("dtype").value_or(sum_type(call.dtype("self")));
+    if (type == ScalarType::Bool) return quantified(call, "reduce_max");
     Expr x = expr(call, operand(call, "self", type));
     if (skip_nan && is_float(type)) x = where(isnan(x), 0.0, x);
     call.result(sum(x, axes_argument(call, "dim", x.shape()), keepdim(call)).v, type);
@@ -33,6 +46,7 @@ void mean_of(Call& call) {
 // dtype)
 void prod(Call& call) {
   ScalarType type = call.dtype_option("dtype").value_or(sum_type(call.dtype("self")));
+  if (type == ScalarType::Bool) return quantified(call, "reduce_min");
   Value* x = operand(call, "self", type);
   call.result(build::reduce(call.b, "reduce_prod", x, axes_argument(call, "dim", x->shape()), keepdim(call)), type);
 }
@@ -52,9 +66,15 @@ Handler extreme(std::string op) {
 }
 
 // aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)
+// Of a tensor of rank 0, torch keeps the axis that was named.
 void aminmax(Call& call) {
-  extreme("reduce_min")(call);
-  extreme("reduce_max")(call);
+  Expr x = expr(call, call.value("self"));
+  if (x.rank() > 0 || !call.has("dim") || !keepdim(call)) {
+    extreme("reduce_min")(call);
+    return extreme("reduce_max")(call);
+  }
+  axis_argument(call, "dim", x.shape());
+  for (int i = 0; i < 2; ++i) call.result(reshape(x, {1}).v, call.dtype("self"));
 }
 
 // Position of the first extreme along an axis, which stays with size 1.
@@ -100,20 +120,7 @@ Handler extreme_along(bool largest) {
 
 // all(Tensor self), all.dim(Tensor self, int dim, bool keepdim=False), any(...), any.dim(...): uint8 answers in uint8
 Handler quantifier(std::string op) {
-  return [op](Call& call) {
-    Value* x = operand(call, "self", ScalarType::Bool);
-    Axes axes = axes_argument(call, "dim", x->shape());
-    Value* byte = build::cast(call.b, x, DType::kU8);
-    // Of nothing: all is true, any is false.
-    if (byte->type().numel() == 0) {
-      byte = build::reduce(call.b, op == "reduce_min" ? "reduce_prod" : "reduce_sum", byte, axes, keepdim(call));
-    } else {
-      byte = build::reduce(call.b, op, byte, axes, keepdim(call));
-    }
-    bool in_bytes = call.dtype("self") == ScalarType::Byte;
-    call.result(in_bytes ? byte : build::cast(call.b, byte, DType::kBool),
-                in_bytes ? ScalarType::Byte : ScalarType::Bool);
-  };
+  return [op](Call& call) { quantified(call, op, call.dtype("self") == ScalarType::Byte); };
 }
 
 // count_nonzero(Tensor self, int? dim=None), count_nonzero.dim_IntList(Tensor self, int[] dim)

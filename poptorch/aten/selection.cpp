@@ -153,6 +153,45 @@ void diag(Call& call) {
   call.result(ChainMaker(x->shape()).diagonal(call.integer("diagonal"), 0, 1).apply(call.b, x), call.dtype("self"));
 }
 
+// as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None): a copy of
+// self with src written over a view of its memory
+void as_strided_scatter(Call& call) {
+  if (!call.is_contiguous("self")) decline("as_strided_scatter of a tensor that is not contiguous");
+  Expr x = expr(call, call.value("self")), part = expr(call, operand(call, "src", call.dtype("self")));
+  std::vector<std::int64_t> size = call.integers("size"), stride = call.integers("stride");
+  std::vector<std::int32_t> places{static_cast<std::int32_t>(integer_or(call, "storage_offset", 0))};
+  for (std::size_t axis = 0; axis < size.size(); ++axis) {
+    std::vector<std::int32_t> finer;
+    for (std::int32_t place : places) {
+      for (std::int64_t i = 0; i < size[axis]; ++i)
+        finer.push_back(static_cast<std::int32_t>(place + i * stride[axis]));
+    }
+    places = std::move(finer);
+  }
+  for (std::int32_t place : places) {
+    if (place < 0 || place >= x.numel())
+      throw UserError("[as_strided_scatter] size {} and stride {} reach element {} of a tensor of {}.", to_string(size),
+                      to_string(stride), place, x.numel());
+  }
+  std::int64_t count = static_cast<std::int64_t>(places.size());
+  Expr written =
+      scatter_rows(reshape(x, {x.numel()}), constant_i32(call.b, {count}, places), reshape(part, {count}), 0, "set");
+  call.result(reshape(written, x.shape()).v, call.dtype("self"));
+}
+
+// narrow_copy(Tensor self, int dim, SymInt start, SymInt length)
+void narrow_copy(Call& call) {
+  Expr x = expr(call, call.value("self"));
+  std::int64_t axis = axis_argument(call, "dim", x.shape()), start = call.integer("start"), size = x.size(axis);
+  std::int64_t length = call.integer("length");
+  if (start < 0) start += size;
+  if (start < 0 || length < 0 || start + length > size) {
+    throw UserError("[narrow] start {} and length {} do not fit axis {} of size {}.", call.integer("start"), length,
+                    axis, size);
+  }
+  call.result(slice(x, axis, start, start + length).v, call.dtype("self"));
+}
+
 }  // namespace
 
 void register_selection(HandlerTable& table) {
@@ -168,6 +207,8 @@ void register_selection(HandlerTable& table) {
   table.add("aten::diagonal_scatter", diagonal_scatter);
   table.add("aten::diag_embed", diag_embed);
   table.add("aten::diag", diag);
+  table.add("aten::as_strided_scatter", as_strided_scatter);
+  table.add("aten::narrow_copy", narrow_copy);
 }
 
 }  // namespace poptorch

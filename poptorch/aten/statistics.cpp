@@ -86,6 +86,7 @@ void cosine_similarity(Call& call) {
   ScalarType type = floating_type(call.result_type({"x1", "x2"}));
   Expr x = in_float(expr(call, operand(call, "x1", type))), y = in_float(expr(call, operand(call, "x2", type)));
   Shape shape = aspen::broadcast_shapes(x.shape(), y.shape(), "cosine_similarity");
+  if (shape.empty()) shape = {1};  // two numbers are vectors of one element
   x = broadcast(x, shape), y = broadcast(y, shape);
   std::int64_t axis = axis_argument(call, "dim", shape);
   double eps = call.number("eps");
@@ -109,6 +110,62 @@ void cross(Call& call) {
   call.result((rolled(x, 1) * rolled(y, 2) - rolled(x, 2) * rolled(y, 1)).v, type);
 }
 
+// pdist(Tensor self, float p=2.), _pdist_forward(...): distances of all pairs of rows
+void pdist(Call& call) {
+  Expr x = expr(call, call.value("self"));
+  if (x.rank() != 2) throw UserError("[pdist] takes a matrix, not shape {}.", to_string(x.shape()));
+  std::vector<std::int32_t> first, second;
+  for (std::int32_t i = 0; i < x.size(0); ++i) {
+    for (std::int32_t j = i + 1; j < x.size(0); ++j) first.push_back(i), second.push_back(j);
+  }
+  Shape shape{static_cast<std::int64_t>(first.size())};
+  Expr rows = in_float(x);
+  Expr d = take(rows, constant_i32(call.b, shape, first), 0) - take(rows, constant_i32(call.b, shape, second), 0);
+  call.result(cast(vector_norm(d, call.number("p"), {1}, false), x.dtype()).v, call.dtype("self"));
+}
+
+// renorm(Tensor self, Scalar p, int dim, Scalar maxnorm): slices along dim that are longer are shortened to maxnorm
+void renorm(Call& call) {
+  Expr x = expr(call, call.value("self"));
+  std::int64_t axis = axis_argument(call, "dim", x.shape());
+  Axes others = all_axes(x.shape());
+  others.erase(others.begin() + axis);
+  double most = call.number("maxnorm");
+  Expr wide = in_float(x), length = vector_norm(wide, call.number("p"), others, true);
+  Expr y = where(length > most, wide * (most / (length + 1e-7)), wide);
+  call.result(cast(y, x.dtype()).v, call.dtype("self"));
+}
+
+// cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None): rows are variables, columns
+// observations, which count as often (fweights) or as much (aweights) as the weights say.
+void cov(Call& call) {
+  ScalarType type = floating_type(call.dtype("self"));
+  Expr x = in_float(expr(call, operand(call, "self", type)));
+  if (x.rank() > 2) throw UserError("[cov] takes at most 2 axes, not shape {}.", to_string(x.shape()));
+  if (x.rank() < 2) x = reshape(x, {1, x.numel()});
+  double correction = call.number("correction");
+  Expr total = full(call.b, x.dtype(), {}, static_cast<double>(x.size(1))), freedom = total - correction, weighted = x;
+  if (call.has("fweights") || call.has("aweights")) {
+    Expr weights = full(call.b, x.dtype(), {x.size(1)}, 1);
+    for (const char* name : {"fweights", "aweights"}) {
+      if (call.has(name)) weights = weights * cast(expr(call, call.value(name)), x.dtype());
+    }
+    total = sum(weights, {0});
+    freedom = total - correction;
+    if (call.has("aweights") && correction != 0) {
+      freedom = total - sum(weights * cast(expr(call, call.value("aweights")), x.dtype()), {0}) * correction / total;
+    }
+    x = x - sum(x * weights, {1}, true) / total;
+    weighted = x * weights;
+  } else {
+    x = x - mean(x, {1}, true);
+    weighted = x;
+  }
+  Expr result = dot(x, weighted, false, true) / where(freedom <= 0.0, 0.0, freedom);
+  if (x.size(0) == 1) result = reshape(result, {});
+  call.result(cast(result, graph_dtype(type)).v, type);
+}
+
 }  // namespace
 
 void register_statistics(HandlerTable& table) {
@@ -128,6 +185,10 @@ void register_statistics(HandlerTable& table) {
   table.add("aten::_euclidean_dist", cdist(true));
   table.add("aten::cosine_similarity", cosine_similarity);
   table.add("aten::linalg_cross", cross);
+  table.add("aten::cov", cov);
+  table.add("aten::pdist", pdist);
+  table.add("aten::_pdist_forward", pdist);
+  table.add("aten::renorm", renorm);
 }
 
 }  // namespace poptorch

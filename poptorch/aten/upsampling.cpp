@@ -4,6 +4,7 @@
 
 #include "aspen/ops/resize/resize.h"
 #include "poptorch/aten/support/expression.h"
+#include "poptorch/aten/support/matrix.h"
 
 namespace poptorch {
 namespace {
@@ -28,6 +29,11 @@ constexpr Kind kKinds[] = {
     {"upsample_bicubic2d", "cubic", 2, true},
 };
 
+double scale_of(double in, double out, double factor, bool align_corners) {
+  if (align_corners) return out > 1 ? (in - 1) / (out - 1) : 0;
+  return factor > 0 ? 1 / factor : in / out;
+}
+
 void resize(Call& call, const Kind& kind, const char* input, std::vector<std::int64_t> size,
             const std::vector<double>& factors) {
   Value* x = call.value(input);
@@ -40,10 +46,7 @@ void resize(Call& call, const Kind& kind, const char* input, std::vector<std::in
   for (std::size_t i = 0; i < kind.spatial; ++i) {
     double in = static_cast<double>(x->shape()[i + 2]), out = static_cast<double>(size[i]);
     double factor = factors.empty() ? 0 : factors[i];
-    if (align_corners)
-      scales.push_back(out > 1 ? (in - 1) / (out - 1) : 0);
-    else
-      scales.push_back(factor > 0 ? 1 / factor : in / out);
+    scales.push_back(scale_of(in, out, factor, align_corners));
   }
   aspen::ResizeAttrs attrs{kind.mode, std::move(size), std::move(scales), align_corners, {}};
   call.result(call.b.make("resize", {x}, std::move(attrs)), call.dtype(input));
@@ -77,12 +80,72 @@ Handler by_scales(Kind kind) {
   };
 }
 
+// -- with antialiasing: each result is a weighted mean over as many elements as it covers ---------------------------
+
+double triangle(double x) { return std::max(0.0, 1 - std::abs(x)); }
+// Keys' cubic convolution with a = -1/2.
+double cubic(double x) {
+  x = std::abs(x);
+  if (x < 1) return (1.5 * x - 2.5) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * -0.5 : 0;
+}
+
+// (in, out): what each element contributes to each result.
+Expr antialias_weights(Builder& b, DType type, std::int64_t in, std::int64_t out, double scale, bool is_cubic) {
+  double stretch = std::max(scale, 1.0), support = (is_cubic ? 2 : 1) * stretch;
+  std::vector<double> weights(static_cast<std::size_t>(in * out), 0);
+  for (std::int64_t i = 0; i < out; ++i) {
+    double centre = scale * (static_cast<double>(i) + 0.5), total = 0;
+    auto first = std::max<std::int64_t>(static_cast<std::int64_t>(centre - support + 0.5), 0);
+    auto end = std::min<std::int64_t>(static_cast<std::int64_t>(centre + support + 0.5), in);
+    auto at = [&](std::int64_t j) -> double& { return weights[static_cast<std::size_t>(j * out + i)]; };
+    for (std::int64_t j = first; j < end; ++j) {
+      double x = (static_cast<double>(j) - centre + 0.5) / stretch;
+      total += at(j) = is_cubic ? cubic(x) : triangle(x);
+    }
+    for (std::int64_t j = first; j < end && total != 0; ++j) at(j) /= total;
+  }
+  return constant(b, type, {in, out}, weights);
+}
+
+// _upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float?
+// scales_w=None), _upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]?
+// scale_factors), _upsample_bicubic2d_aa(...), .vec(...)
+Handler antialiased(bool is_cubic, bool by_vector) {
+  return [is_cubic, by_vector](Call& call) {
+    const char* input = by_vector ? "input" : "self";
+    Expr given = expr(call, call.value(input)), x = in_float(given);
+    if (x.rank() != 4) throw UserError("[{}] takes (N, C, H, W), not shape {}.", call.name(), to_string(x.shape()));
+    std::vector<double> factors{0, 0};
+    if (!by_vector) factors = {number_or(call, "scales_h", 0), number_or(call, "scales_w", 0)};
+    if (by_vector && call.has("scale_factors")) factors = call.numbers("scale_factors");
+    std::vector<std::int64_t> size;
+    if (call.has("output_size")) size = call.integers("output_size");
+    for (std::size_t i = size.size(); i < 2; ++i) {
+      size.push_back(static_cast<std::int64_t>(std::floor(static_cast<double>(x.shape()[i + 2]) * factors[i])));
+    }
+    for (std::size_t i : {1, 0}) {  // the axis comes last for its product
+      Expr y = i == 1 ? x : transpose(x, {0, 1, 3, 2});
+      double scale = scale_of(static_cast<double>(y.size(3)), static_cast<double>(size[i]), factors[i],
+                              call.boolean("align_corners"));
+      y = matmul(y, antialias_weights(call.b, x.dtype(), y.size(3), size[i], scale, is_cubic));
+      x = i == 1 ? y : transpose(y, {0, 1, 3, 2});
+    }
+    call.result(cast(x, given.dtype()).v, call.dtype(input));
+  };
+}
+
 }  // namespace
 
 void register_upsampling(HandlerTable& table) {
   for (const Kind& kind : kKinds) {
     table.add(std::string("aten::") + kind.name, by_scales(kind));
     table.add(std::string("aten::") + kind.name + ".vec", by_vector(kind));
+  }
+  for (bool is_cubic : {false, true}) {
+    std::string name = is_cubic ? "aten::_upsample_bicubic2d_aa" : "aten::_upsample_bilinear2d_aa";
+    table.add(name, antialiased(is_cubic, false));
+    table.add(name + ".vec", antialiased(is_cubic, true));
   }
 }
 

@@ -135,7 +135,9 @@ std::shared_ptr<Traced> Traced::fresh(std::shared_ptr<Capture> capture, Value* v
   storage->capture = std::move(capture);
   storage->dtype = dtype;
   storage->base = storage->first = value;
-  return std::make_shared<Traced>(std::move(storage), std::make_shared<History>(), ViewChain{}, value->shape());
+  aspen::Shape shape = value->shape();
+  if (c10::isComplexType(dtype)) shape.pop_back();  // pairs of real numbers in the graph
+  return std::make_shared<Traced>(std::move(storage), std::make_shared<History>(), ViewChain{}, std::move(shape));
 }
 
 Value* Traced::cut(Builder& b, Value* value) const {
@@ -250,7 +252,8 @@ std::shared_ptr<Traced> Traced::moved(Builder& b, Value* value) {
 }
 
 std::optional<Strides> Traced::strides() const {
-  if (chain_.empty()) return at::detail::defaultStrides(shape_);  // without asking for the contents: they may be unused
+  // Without asking for the contents: they may be unused. Complex tensors have no views.
+  if (chain_.empty() || c10::isComplexType(dtype())) return at::detail::defaultStrides(shape_);
   const aspen::Shape& base = storage_->contents()->shape();
   Layout layout{base, at::detail::defaultStrides(base)};
   for (const ViewStep& step : chain_) {

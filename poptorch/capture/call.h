@@ -97,6 +97,9 @@ using Handler = std::function<void(Call&)>;
 class HandlerTable {
  public:
   void add(std::string_view name, Handler handler);
+  // The same for a handler that knows complex tensors, which it meets as pairs along a last axis (see complex.h).
+  void add_complex(std::string_view name, Handler handler);
+  bool takes_complex(std::string_view name) const { return complex_.find(name) != complex_.end(); }
   const Handler* find(std::string_view name) const;
   void remove(std::string_view name);  // tests: makes an op a host call
   std::vector<std::string> names() const;
@@ -106,6 +109,7 @@ class HandlerTable {
 
  private:
   std::map<std::string, Handler, std::less<>> handlers_;
+  std::set<std::string, std::less<>> complex_;
   std::set<std::string> used_;
 };
 

@@ -9,6 +9,11 @@ void HandlerTable::add(std::string_view name, Handler handler) {
   if (!is_new) throw aspen::InternalError("{} has two handlers", place->first);
 }
 
+void HandlerTable::add_complex(std::string_view name, Handler handler) {
+  add(name, std::move(handler));
+  complex_.emplace(name);
+}
+
 const Handler* HandlerTable::find(std::string_view name) const {
   const auto found = handlers_.find(name);
   return found == handlers_.end() ? nullptr : &found->second;
@@ -18,6 +23,7 @@ void HandlerTable::remove(std::string_view name) {
   const auto found = handlers_.find(name);
   if (found == handlers_.end()) throw aspen::UserError("[handlers] {} has no handler to remove.", name);
   handlers_.erase(found);
+  complex_.erase(std::string(name));
 }
 
 std::vector<std::string> HandlerTable::names() const {

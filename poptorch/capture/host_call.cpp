@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/eye.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 
@@ -17,14 +18,33 @@ namespace {
 
 bool is_foreign(const c10::OperatorHandle& op) { return !op.operator_name().name.starts_with("aten::"); }
 
-std::vector<at::Tensor> made_up_numbers(const BoxedOp& op) {
+// Numbers an op may be tried with: some take only positive definite matrices.
+enum class MadeUp { kRandom, kIdentity };
+
+std::vector<at::Tensor> made_up_numbers(const BoxedOp& op, MadeUp kind, bool widen) {
   std::vector<at::Tensor> numbers;
   const at::Generator own = at::detail::createCPUGenerator();  // the user's is not ours to move
   for (const at::Tensor& input : op.inputs()) {
     const bool floating = c10::isFloatingType(input.scalar_type());
-    numbers.push_back((floating ? at::rand(input.sizes(), own) : at::zeros(input.sizes())).to(input.scalar_type()));
+    const auto type = widen && input.scalar_type() == at::kHalf ? at::kFloat : input.scalar_type();
+    const bool square = input.dim() >= 2 && input.size(-1) == input.size(-2);
+    if (floating && kind == MadeUp::kIdentity && square) {
+      numbers.push_back(at::eye(input.size(-1)).expand(input.sizes()).to(type).contiguous());
+    } else {
+      numbers.push_back((floating ? at::rand(input.sizes(), own) : at::zeros(input.sizes())).to(type));
+    }
   }
   return numbers;
+}
+
+// What torch makes of made-up numbers of a kind that it takes.
+BoxedOp::Results try_out(const BoxedOp& op, bool widen) {
+  try {
+    return op.call(made_up_numbers(op, MadeUp::kRandom, widen), c10::Device(c10::DeviceType::CPU));
+  } catch (const std::exception&) {
+    take_foreign_error();
+  }
+  return op.call(made_up_numbers(op, MadeUp::kIdentity, widen), c10::Device(c10::DeviceType::CPU));
 }
 
 // Torch computes little in half precision on the CPU.
@@ -32,7 +52,7 @@ bool needs_float(const BoxedOp& op) {
   const auto is_half = [](const at::Tensor& input) { return input.scalar_type() == at::kHalf; };
   if (std::none_of(op.inputs().begin(), op.inputs().end(), is_half)) return false;
   try {
-    op.call(made_up_numbers(op), c10::Device(c10::DeviceType::CPU));
+    try_out(op, false);
     return false;
   } catch (const std::exception&) {
     take_foreign_error();
@@ -42,21 +62,35 @@ bool needs_float(const BoxedOp& op) {
 
 // Results of the right shapes and types: from torch's shape functions, or by computing with made-up numbers. The one
 // kernel another library has for all devices may read memory, which the tensors of shape functions lack.
-BoxedOp::Results example_results(const BoxedOp& op) {
-  if (is_foreign(op.op()) && !op.op().hasKernelForDispatchKey(c10::DispatchKey::Meta)) {
-    return op.call(made_up_numbers(op), c10::Device(c10::DeviceType::CPU));
+BoxedOp::Results example_results(const BoxedOp& op, bool widen) {
+  if (!is_foreign(op.op()) || op.op().hasKernelForDispatchKey(c10::DispatchKey::Meta)) {
+    std::vector<at::Tensor> metas;
+    for (const at::Tensor& input : op.inputs()) {
+      const auto options = at::TensorOptions().dtype(input.scalar_type());
+      metas.push_back(at::empty(input.sizes(), options.device(c10::DeviceType::Meta)));
+    }
+    try {
+      return op.call(metas, c10::Device(c10::DeviceType::Meta));
+    } catch (const std::exception&) {
+      take_foreign_error();
+    }
   }
-  std::vector<at::Tensor> metas;
-  for (const at::Tensor& input : op.inputs()) {
-    const auto options = at::TensorOptions().dtype(input.scalar_type());
-    metas.push_back(at::empty(input.sizes(), options.device(c10::DeviceType::Meta)));
+  BoxedOp::Results results = try_out(op, widen);
+  if (!widen) return results;
+  for (at::Tensor& result : results.flat) {
+    if (result.defined() && result.scalar_type() == at::kFloat) result = result.to(at::kHalf);
   }
-  try {
-    return op.call(metas, c10::Device(c10::DeviceType::Meta));
-  } catch (const std::exception&) {
-    take_foreign_error();
+  return results;
+}
+
+void refuse_sparse(const Recorder& recorder, const c10::OperatorHandle& op, const BoxedOp::Results& example) {
+  for (const at::Tensor& result : example.flat) {
+    if (!result.defined() || result.layout() == c10::kStrided) continue;
+    throw aspen::UserError(
+        "[{}] makes a tensor of layout {}, and tensors of a model are dense. Leave it dense, or convert what the model "
+        "returns.{}",
+        full_name(op), c10::str(result.layout()), recorder.where());
   }
-  return op.call(made_up_numbers(op), c10::Device(c10::DeviceType::CPU));
 }
 
 void refuse_random(const Recorder& recorder, const c10::OperatorHandle& op) {
@@ -78,16 +112,16 @@ torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& 
   BoxedOp boxed(op, arguments, [&](const at::Tensor& tensor) { return recorder.is_traced(tensor); });
   // A check returns nothing: it runs for the sake of its complaints, which made-up numbers must not provoke.
   const bool is_check = op.schema().returns().empty() && boxed.written().empty();
-  const auto example =
-      is_check ? BoxedOp::Results{} : naming(full_name(op), recorder.where(), [&] { return example_results(boxed); });
-  const bool widen = needs_float(boxed);
+  const bool widen = !is_check && needs_float(boxed);
   if (widen) boxed.widen_constants();
+  const auto example = is_check ? BoxedOp::Results{} : naming(full_name(op), recorder.where(), [&] {
+    return example_results(boxed, widen);
+  });
+  refuse_sparse(recorder, op, example);
   HostWork work{.name = full_name(op), .is_foreign = is_foreign(op)};
-  std::vector<aspen::Value*> values;
-  for (const at::Tensor& input : boxed.inputs()) {
-    values.push_back(recorder.value_of(input));
-    const bool as_float = widen && input.scalar_type() == at::kHalf;
-    work.inputs.push_back({values.back()->type(), as_float ? at::kFloat : input.scalar_type()});
+  work.inputs = wires_of(boxed.inputs());
+  for (Wire& input : work.inputs) {
+    if (widen && input.torch_type == at::kHalf) input.torch_type = at::kFloat;
   }
   std::vector<std::size_t> results;  // of the op's flat results, those that are outputs
   for (std::size_t i = 0; i < example.flat.size(); ++i) {
@@ -102,11 +136,10 @@ torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& 
     return outputs;
   };
   recorder.note_host_call(op.operator_name().name);
-  const std::vector<Wire> outputs = work.outputs;
-  const auto wrapped = wrap_outputs(recorder, emit_host_work(recorder, values, std::move(work)), outputs);
+  const auto outputs = emit_host_work(recorder, boxed.inputs(), std::move(work));
 
   std::vector<at::Tensor> flat(example.flat.size());
-  for (std::size_t i = 0; i < results.size(); ++i) flat[results[i]] = wrapped[i];
+  for (std::size_t i = 0; i < results.size(); ++i) flat[results[i]] = outputs[i];
   const std::size_t first_written = flat.size() - boxed.written().size();
   for (std::size_t i = 0; i < boxed.written().size(); ++i) {
     recorder.write(boxed.written()[i], recorder.value_of(flat[first_written + i]));

@@ -1,12 +1,14 @@
 #include "poptorch/capture/host_data.h"
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/view_as_complex.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <optional>
 
 #include "aspen/base/error.h"
+#include "poptorch/capture/complex.h"
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/narrow.h"
 
@@ -39,6 +41,12 @@ bool is_supported(ScalarType type) { return find_graph_dtype(type).has_value(); 
 
 DType graph_dtype(ScalarType type) {
   if (const auto found = find_graph_dtype(type)) return *found;
+  if (c10::isComplexType(type)) {
+    throw aspen::UserError(
+        "[types] a complex tensor ({}) cannot be an input, a parameter or a result of a model, whose numbers are "
+        "real. Pass or return torch.view_as_real of it, and use torch.view_as_complex inside.",
+        c10::toString(type));
+  }
   throw aspen::UserError("[types] tensors of type {} cannot be part of a model; supported are {}.", c10::toString(type),
                          kSupportedTypes);
 }
@@ -61,7 +69,14 @@ ScalarType host_dtype(DType type) {
 
 aspen::Shape shape_of(const at::Tensor& tensor) { return tensor.sizes().vec(); }
 
-aspen::TensorType graph_type(const at::Tensor& tensor) { return {graph_dtype(tensor.scalar_type()), shape_of(tensor)}; }
+// Complex numbers are pairs along an axis of their own, the last.
+aspen::TensorType graph_type(const at::Tensor& tensor) {
+  const ScalarType type = tensor.scalar_type();
+  if (!c10::isComplexType(type)) return {graph_dtype(type), shape_of(tensor)};
+  aspen::Shape shape = shape_of(tensor);
+  shape.push_back(2);
+  return {graph_dtype(c10::toRealValueType(type)), std::move(shape)};
+}
 
 void to_graph_bytes(const at::Tensor& tensor, std::span<std::byte> bytes) {
   const std::vector<std::byte> made = to_graph_bytes(tensor);
@@ -69,11 +84,14 @@ void to_graph_bytes(const at::Tensor& tensor, std::span<std::byte> bytes) {
   std::copy(made.begin(), made.end(), bytes.begin());
 }
 
-std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor) { return to_graph_bytes(tensor, "a constant"); }
+std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor) {
+  return to_graph_bytes(as_pairs(tensor), "a constant");
+}
 
 at::Tensor from_graph_bytes(const void* bytes, const aspen::TensorType& type, ScalarType as) {
   HostScope host;
-  return at::from_blob(const_cast<void*>(bytes), type.shape, host_dtype(type.dtype)).to(as);
+  const at::Tensor tensor = at::from_blob(const_cast<void*>(bytes), type.shape, host_dtype(type.dtype));
+  return (c10::isComplexType(as) ? at::view_as_complex(tensor.to(at::kFloat)) : tensor).to(as);
 }
 
 void from_graph_bytes(const void* bytes, const aspen::TensorType& type, at::Tensor into) {

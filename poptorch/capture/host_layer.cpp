@@ -65,8 +65,6 @@ Tensors record_host_layer(Recorder& recorder, const HostLayer& layer, const Tens
           "times, call the same CPU object.",
           work.name, layer.id);
     }
-    std::vector<aspen::Value*> values;
-    for (const at::Tensor& input : inputs) values.push_back(recorder.value_of(input));
     const std::string where = recorder.where();  // before the layer runs
     naming(work.name, where, [&] {
       const Tensors example = run_on_zeros(layer, inputs);
@@ -75,8 +73,7 @@ Tensors record_host_layer(Recorder& recorder, const HostLayer& layer, const Tens
       work.outputs = wires_of(example);
     });
     work.run = [layer](const Tensors& given) { return run_on_copies(layer, given); };
-    const std::vector<Wire> outputs = work.outputs;
-    return wrap_outputs(recorder, emit_host_work(recorder, values, std::move(work)), outputs);
+    return emit_host_work(recorder, inputs, std::move(work));
   });
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "aspen/ops/host_call/host_call.h"
+#include "poptorch/capture/complex.h"
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
 
@@ -124,10 +125,15 @@ std::string type_list(const std::vector<Wire>& wires) {
   return text;
 }
 
-aspen::Op* emit_host_work(Recorder& recorder, const std::vector<aspen::Value*>& inputs, HostWork work) {
+Tensors emit_host_work(Recorder& recorder, const Tensors& inputs, HostWork work) {
+  std::vector<aspen::Value*> values;
   std::vector<std::int64_t> differentiable;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (aspen::is_floating(inputs[i]->dtype())) differentiable.push_back(static_cast<std::int64_t>(i));
+  for (const at::Tensor& input : inputs) {
+    values.push_back(recorder.value_of(input));
+    // Torch refuses gradients of some arguments, which only those who ask for them must learn.
+    if (aspen::is_floating(values.back()->dtype()) && input.requires_grad()) {
+      differentiable.push_back(static_cast<std::int64_t>(values.size() - 1));
+    }
   }
   const auto is_floating = [](const Wire& wire) { return aspen::is_floating(wire.type.dtype); };
   const bool has_gradient = std::any_of(work.outputs.begin(), work.outputs.end(), is_floating);
@@ -139,7 +145,8 @@ aspen::Op* emit_host_work(Recorder& recorder, const std::vector<aspen::Value*>& 
     attrs.differentiable = differentiable;
   }
   attrs.outputs = type_list(shared->outputs);
-  return recorder.b.emit("host_call", inputs, attrs);
+  attrs.absent_gradients = true;  // torch's formulas know what need not be computed, and then have no poles there
+  return wrap_outputs(recorder, recorder.b.emit("host_call", values, attrs), shared->outputs);
 }
 
 Tensors wrap_outputs(Recorder& recorder, aspen::Op* node, const std::vector<Wire>& outputs) {
@@ -150,7 +157,8 @@ Tensors wrap_outputs(Recorder& recorder, aspen::Op* node, const std::vector<Wire
   return tensors;
 }
 
-void store(const at::Tensor& tensor, const TensorType& type, void* into) {
+void store(const at::Tensor& result, const TensorType& type, void* into) {
+  const at::Tensor tensor = as_pairs(result);
   if (tensor.sizes() != c10::IntArrayRef(type.shape)) {
     throw aspen::UserError(
         "a result has shape {} where {} was expected from its arguments' shapes; ops with results "

@@ -32,8 +32,9 @@ struct HostWork {
   std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> run;
   std::vector<Wire> inputs, outputs;
 };
-// Adds the work to the graph. Its gradient is what torch's autograd gives for the work, done once more.
-aspen::Op* emit_host_work(Recorder& recorder, const std::vector<aspen::Value*>& inputs, HostWork work);
+// Adds the work to the graph and returns its results as tensors of the model. Its gradient is what torch's autograd
+// gives for the work, done once more.
+std::vector<at::Tensor> emit_host_work(Recorder& recorder, const std::vector<at::Tensor>& inputs, HostWork work);
 // The results of such a node as tensors of the model.
 std::vector<at::Tensor> wrap_outputs(Recorder& recorder, aspen::Op* node, const std::vector<Wire>& outputs);
 

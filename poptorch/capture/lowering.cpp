@@ -9,6 +9,7 @@
 #include "aspen/ops/index/index.h"
 #include "aspen/ops/shape/shape.h"
 #include "poptorch/capture/call.h"
+#include "poptorch/capture/complex_ops.h"
 #include "poptorch/capture/dispatch.h"
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_call.h"
@@ -166,6 +167,28 @@ Lowered by_parts(Recorder& recorder, const OperatorHandle& op, Stack arguments) 
   return arguments;
 }
 
+// Complex numbers are pairs of real ones in the graph, which most handlers do not know: what has to do with them is
+// computed from its parts, taken apart, or runs on the host.
+Lowered by_complex_numbers(Recorder& recorder, const OperatorHandle& op, const Stack& arguments) {
+  if (!concerns_complex(op, arguments) || handler_table().takes_complex(full_name(op))) return std::nullopt;
+  bool is_written = false;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool written = writes(op.schema().arguments()[i]);
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      is_written = is_written || (written && tensor.defined() && tensor.is_complex());
+    });
+  }
+  if (op.hasTag(at::Tag::inplace_view)) return by_rebinding(recorder, op, arguments);
+  if (is_written) {
+    throw aspen::UserError(
+        "[{}] changes a complex tensor in place, which models cannot. Use the form that returns a new one.",
+        full_name(op));
+  }
+  if (auto results = lower_complex(recorder, op, arguments)) return results;
+  if (auto results = by_parts(recorder, op, arguments)) return results;
+  return emit_host_call(recorder, op, arguments);
+}
+
 // Of each result of an op that only rearranges one tensor, in memory; empty where there are no fixed ones.
 std::vector<std::vector<std::int64_t>> strides_of_view(const OperatorHandle& op, Stack arguments, std::size_t self,
                                                        const Traced& traced) {
@@ -198,7 +221,11 @@ Lowered by_positions(Recorder& recorder, const OperatorHandle& op, const Stack& 
   const std::int64_t size = aspen::numel(traced->shape());
   Stack results = arguments;
   results[self] = at::arange(size).view(traced->shape());
-  op.callBoxed(&results);
+  try {
+    op.callBoxed(&results);
+  } catch (const c10::Error&) {  // not an op on integers: view_as_complex, say
+    return {};
+  }
   bool plain = true;
   for_each_tensor(results, [&](const at::Tensor& places) {
     plain = plain && places.scalar_type() == at::kLong && places.numel() > 0 &&
@@ -252,6 +279,7 @@ Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
   try {
     require_block(full_name(op));
     if (auto results = lower_special(*this, op, arguments)) return *results;
+    if (auto results = by_complex_numbers(*this, op, arguments)) return *results;
     if (auto results = by_handler(*this, op, arguments)) return *results;
     if (!traced && !random) return as_constants(*this, op, std::move(arguments));
     if (op.hasTag(at::Tag::inplace_view)) return by_rebinding(*this, op, std::move(arguments));

@@ -43,6 +43,18 @@ void check_integers(const at::Tensor& tensor, std::string_view what, std::string
   check_fits(most.item<std::int64_t>(), what, name);
 }
 
+// The extremes of int64 among constants stand for "less" and "more than any other", as torch.masked fills them in, not
+// for numbers: here the extremes of int32 are that.
+at::Tensor with_own_extremes(const at::Tensor& tensor) {
+  using Own = std::numeric_limits<std::int32_t>;
+  using Wide = std::numeric_limits<std::int64_t>;
+  if (tensor.scalar_type() != ScalarType::Long || tensor.numel() == 0) return tensor;
+  const auto [least, most] = at::aminmax(tensor.detach());
+  if (least.item<std::int64_t>() != Wide::min() && most.item<std::int64_t>() != Wide::max()) return tensor;
+  const at::Tensor plain = tensor.detach();
+  return plain.masked_fill(plain.eq(Wide::min()), Own::min()).masked_fill(plain.eq(Wide::max()), Own::max());
+}
+
 bool fits(double value) {
   using Limits = std::numeric_limits<std::int32_t>;
   return value >= Limits::min() && value <= Limits::max();
@@ -88,7 +100,7 @@ std::optional<double> first_overflow(const at::Tensor& tensor, const at::Tensor&
 
 std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor, std::string_view what) {
   HostScope host;
-  const at::Tensor exact = to_graph_type(tensor, what);
+  const at::Tensor exact = to_graph_type(with_own_extremes(tensor), what);
   if (const auto lost = first_overflow(tensor, exact)) {
     aspen::log::warn("{} holds {}, which is infinite in the float32 of the device", what, *lost);
   }

@@ -219,14 +219,14 @@ aspen::Value* Recorder::value_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
   if (auto traced = find(tensor)) return traced->read(b);
   HostScope host;
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !tensor.is_complex()) {
     return aspen::build::scalar(b, graph_dtype(tensor.scalar_type()), tensor.item().toDouble());
   }
   return constant_of(tensor);
 }
 
 at::Tensor Recorder::wrap(aspen::Value* value, c10::ScalarType type) {
-  if (graph_dtype(type) != value->dtype()) {
+  if (graph_dtype(c10::toRealValueType(type)) != value->dtype()) {
     throw aspen::InternalError("a value of type {} cannot stand for a torch tensor of type {}{}",
                                aspen::to_string(value->type()), c10::toString(type), where());
   }

@@ -7,6 +7,7 @@
 
 #include "poptorch/capture/dispatch.h"
 #include "poptorch/capture/dispatch_scope.h"
+#include "poptorch/capture/host_call.h"
 #include "poptorch/capture/host_data.h"
 #include "poptorch/capture/tensors.h"
 #include "poptorch/capture/traced_impl.h"
@@ -100,6 +101,35 @@ Lowered lower_set(Recorder& recorder, const OperatorHandle& op, Stack&) {
                          full_name(op), recorder.where());
 }
 
+// tensor_split.tensor_indices_or_sections(Tensor self, Tensor tensor_indices_or_sections, int dim=0): torch reads the
+// places on the host.
+Lowered lower_tensor_split(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
+  if (!arguments[1].isTensor()) return std::nullopt;
+  const auto places = recorder.known(arguments[1].toTensor());
+  if (!places) {
+    throw aspen::UserError(
+        "[tensor_split] the places decide the shapes of the parts, and a model is compiled for fixed shapes before "
+        "there are values. Give a number or a list of numbers, or a tensor that is no input of the model.{}",
+        recorder.where());
+  }
+  Stack results = {arguments[0], places->to(at::kLong), arguments[2]};
+  CaptureScope capture;
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse3), &results);
+  return results;
+}
+
+// _scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
+// bool need_attn_weights=False, bool is_causal=False) -> (Tensor, Tensor): by torch's formula, whose parts have
+// handlers, instead of a kernel of some device.
+Lowered lower_attention(Recorder&, const OperatorHandle&, Stack& arguments) {
+  static const auto formula =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_scaled_dot_product_attention_math", "");
+  Stack results = arguments;
+  CaptureScope capture;
+  formula.callBoxed(&results);
+  return results;
+}
+
 // x[mask] with a mask known now is x[positions]: a mask stands for as many lists of positions as it has axes.
 Lowered index_by_known_masks(Recorder& recorder, const OperatorHandle& op, const Stack& arguments) {
   if (full_name(op) != "aten::index.Tensor") return std::nullopt;
@@ -129,6 +159,24 @@ Lowered select_by_known_mask(Recorder& recorder, const OperatorHandle& op, const
   const at::Tensor positions = mask->to(at::kBool).expand(shape).reshape({-1}).nonzero().reshape({-1});
   CaptureScope capture;
   return Stack{self.expand(shape).reshape({-1}).index_select(0, positions)};
+}
+
+// istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, ...): torch asks
+// whether the window leaves anything everywhere, which it divides by.
+Lowered lower_istft(Recorder& recorder, const OperatorHandle&, Stack& arguments) {
+  if (!arguments[4].isTensor() || recorder.known(arguments[4].toTensor())) return std::nullopt;
+  throw aspen::UserError(
+      "[istft] the window is checked when the model is captured, before inputs, parameters and buffers have values. "
+      "Make "
+      "it in forward (torch.hann_window(n)), or keep it in the module as a plain tensor.{}",
+      recorder.where());
+}
+
+// -- ops that run whole ---------------------------------------------------------------------------------------------
+
+// linalg_eigvals(Tensor self): torch's definition writes into a complex tensor, which models cannot.
+Lowered lower_whole(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
+  return emit_host_call(recorder, op, arguments);
 }
 
 // -- sequences of varying length ----------------------------------------------------------------------------------
@@ -181,6 +229,21 @@ Lowered lower_pad_packed(Recorder& recorder, const OperatorHandle& op, Stack& ar
   return results;
 }
 
+// What to write in place of an op whose result, or its shape, depends on values.
+std::string instead_of(const OperatorHandle& op) {
+  static const std::map<std::string, std::string> table = {
+      {"aten::allclose", "torch.isclose(x, y).all(), a tensor, with torch.where"},
+      {"aten::linalg_lstsq", "torch.linalg.pinv(a) @ b, which has one shape for all ranks"},
+      {"aten::_unique2", "torch.sort, or torch.bincount with minlength for integers of a known range"},
+      {"aten::unique_dim", "torch.sort, or torch.bincount with minlength for integers of a known range"},
+      {"aten::unique_consecutive", "x[1:] != x[:-1], which is true where another run begins"},
+  };
+  const auto found = table.find(op.operator_name().name);
+  if (found != table.end()) return found->second;
+  return "a form with a fixed shape: torch.where or a multiplication with the mask instead of x[mask], masked_select "
+         "and nonzero";
+}
+
 }  // namespace
 
 Lowered lower_special(Recorder& recorder, const OperatorHandle& op, Stack& arguments) {
@@ -194,6 +257,11 @@ Lowered lower_special(Recorder& recorder, const OperatorHandle& op, Stack& argum
       {"aten::resize_", lower_resize},
       {"aten::resize_as_", lower_resize},
       {"aten::set_", lower_set},
+      {"aten::tensor_split", lower_tensor_split},
+      {"aten::istft", lower_istft},
+      {"aten::linalg_eigvals", lower_whole},
+      {"aten::_scaled_dot_product_attention", lower_attention},
+      {"aten::_scaled_dot_product_attention_forward", lower_attention},
       {"aten::_pack_padded_sequence", lower_pack},
       {"aten::_pad_packed_sequence", lower_pad_packed},
       {"aten::_nested_tensor_from_mask_left_aligned", lower_is_left_aligned},
@@ -231,9 +299,8 @@ Lowered lower_if_known(Recorder& recorder, const OperatorHandle& op, const Stack
   if (!all_known) {
     throw aspen::UserError(
         "[{}] {} of its result depends on the values of its arguments, and a model is compiled for fixed shapes before "
-        "there are values. Use a form with a fixed shape: torch.where or a multiplication with the mask instead of "
-        "x[mask], masked_select and nonzero.{}",
-        full_name(op), shape_depends ? "the shape" : "the value", recorder.where());
+        "there are values. Use {}.{}",
+        full_name(op), shape_depends ? "the shape" : "the value", instead_of(op), recorder.where());
   }
   op.callBoxed(&results);
   for (IValue& result : results) {

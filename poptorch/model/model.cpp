@@ -115,6 +115,7 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
       outputs.push_back({.host = tensor});
       continue;
     }
+    graph_dtype(tensor.scalar_type());  // a complex tensor is not a result
     graph_.add_output(fmt::format("output{}", num_outputs_), recorder.value_of(tensor));
     outputs.push_back({true, num_outputs_++, tensor.scalar_type(), shape_of(tensor), {}});
   }

@@ -49,7 +49,7 @@ class Model {
 
  private:
   Value* call(Value* x, std::shared_ptr<HostFunction> function, std::string outputs) {
-    Op* op = b_.emit("host_call", {x}, HostCallAttrs{std::move(function), nullptr, {}, std::move(outputs)});
+    Op* op = b_.emit("host_call", {x}, HostCallAttrs{.function = std::move(function), .outputs = std::move(outputs)});
     return op->num_outputs() == 0 ? nullptr : op->output();
   }
 
@@ -78,7 +78,7 @@ TEST(HostCalls, ACheckWithoutResultRaises) {
   Graph graph;
   Builder b(graph);
   Value* x = graph.add_input("x", {DType::kF32, {3}});
-  b.emit("host_call", {x}, HostCallAttrs{std::make_shared<Refusal>(), nullptr, {}, ""});
+  b.emit("host_call", {x}, HostCallAttrs{.function = std::make_shared<Refusal>()});
   graph.add_output("x", x);
   Executor executor(std::shared_ptr<Program>(compile(graph, {}, reference())));
   std::vector<float> data(3), result(3);

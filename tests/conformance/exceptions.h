@@ -22,8 +22,11 @@ struct NoGradient {
 };
 inline constexpr NoGradient kNoGradients[] = {
     {"graft", "value", "its gradient goes another way: this is what the op is for"},
+    {"igamma", "a", "PyTorch has none either, and the front end refuses to train by it"},
+    {"igammac", "a", "the same"},
     {"nll", "weight", "class weights are constants of the loss, as in PyTorch"},
     {"nll", "total_weight", "a normaliser for the gradient kernel, made of constants"},
+    {"zeta", "a", "as igamma"},
 };
 
 inline bool has_no_gradient(std::string_view op, std::string_view port) {

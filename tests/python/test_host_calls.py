@@ -60,6 +60,71 @@ def test_op_with_its_handler_makes_no_host_call():
     assert not _train_beside_eager(torch.nan_to_num)
 
 
+# Each meets a computed tensor (Solve gives it weight * 2), most need what torch keeps for the backward pass.
+MATRIX_FUNCTIONS = {
+    "svdvals": lambda w: torch.diag(torch.linalg.svdvals(w)),
+    "nuclear norm": lambda w: w * torch.norm(w, "nuc"),
+    "matrix_norm 2": lambda w: w * torch.linalg.matrix_norm(w, 2),
+    "pinverse": torch.pinverse,
+    "cholesky": lambda w: torch.cholesky(w @ w.t() + torch.eye(4)),
+    "eigvalsh": lambda w: torch.diag(torch.linalg.eigvalsh(w + w.t())),
+    "matrix_exp": lambda w: torch.matrix_exp(w * 0.3),
+    "pinv with a tolerance that is a tensor": lambda w: torch.linalg.pinv(w,
+        rtol=torch.tensor(1e-6) * w.detach().abs().max()),
+}
+
+
+@pytest.mark.parametrize("name", MATRIX_FUNCTIONS)
+def test_a_function_of_a_computed_matrix_trains(name):
+    assert _train_beside_eager(MATRIX_FUNCTIONS[name])
+
+
+def test_outputs_that_nothing_is_computed_from_leave_the_gradient_alone():
+    """The singular vectors of a matrix of zeros have no derivative, and nobody asked for it."""
+    weight = torch.zeros(3, 3, requires_grad=True)
+    torch.linalg.matrix_norm(weight, -2).backward()
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(3, 3))
+
+        def forward(self):
+            return poptorch.identity_loss(torch.linalg.matrix_norm(self.weight, -2), "none")
+
+    model = Model()
+    options = poptorch.Options().showCompilationProgressBar(False)
+    poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=1.0))()
+    torch.testing.assert_close(-model.weight.detach(), weight.grad)
+
+
+def test_half_runs_in_float_where_torch_lacks_it():
+    x = torch.randn(4, 4).half()
+    with pytest.raises(RuntimeError, match="Half"):
+        torch.matrix_exp(x)
+    result = _inference(torch.matrix_exp)(x)
+    assert result.dtype == torch.float16
+    torch.testing.assert_close(result.float(), torch.matrix_exp(x.float()), rtol=1e-2, atol=1e-2)
+
+
+def test_random_samples_of_a_pooling_are_no_reason_to_refuse_its_gradient():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(1, 2, 9, 9))
+
+        def forward(self, x):
+            y = torch.nn.functional.fractional_max_pool2d(x * self.weight, 2, output_size=4)
+            return poptorch.identity_loss(y.sum(), "none")
+
+    model = Model()
+    options = poptorch.Options().showCompilationProgressBar(False)
+    trainer = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=1.0))
+    trainer(torch.arange(162.0).reshape(1, 2, 9, 9))
+    # One element of each window takes its value as gradient, the others nothing.
+    assert 0 < (model.weight.detach() != 1).sum() <= 32
+
+
 # -- checks ---------------------------------------------------------------------------------------------------------
 
 

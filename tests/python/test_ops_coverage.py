@@ -5,7 +5,7 @@ import pathlib
 
 import torch
 import poptorch
-from poptorch import poptorch_core
+from poptorch import _captured_torch, poptorch_core
 from support import compare
 
 # Compared by tests that look at distributions instead of values.
@@ -32,7 +32,8 @@ def capture(case):
     options = poptorch.Options()
     names = [f"input{i}" for i in range(len(inputs))]
     forward = lambda *traced: list(module(*traced))  # pylint: disable=unnecessary-lambda-assignment
-    core.capture(forward, inputs, names, options._store, options._execution_strategy, False)
+    with _captured_torch.recorded():
+        core.capture(forward, inputs, names, options._store, options._execution_strategy, False)
 
 
 def used_by_cases():

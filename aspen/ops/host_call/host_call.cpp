@@ -80,11 +80,17 @@ void host_call_gradient(GradientContext& c) {
   const auto& attrs = c.attrs<HostCallAttrs>();
   for (std::size_t i = 0; i < c.op.num_inputs(); ++i) c.no_gradient(i);  // unless it is set below
   if (attrs.gradient == nullptr || attrs.differentiable.empty()) return;
+  HostCallAttrs backward{.function = attrs.gradient};
   std::vector<Value*> inputs = c.op.inputs();
   for (std::size_t i = 0; i < c.op.num_outputs(); ++i) {
-    inputs.push_back(c.grad(i) != nullptr ? c.grad(i) : build::full_like(c.b, c.out(i), 0));
+    if (c.grad(i) != nullptr) {
+      inputs.push_back(c.grad(i));
+    } else if (attrs.absent_gradients) {
+      backward.absent.push_back(static_cast<std::int64_t>(c.op.num_inputs() + i));
+    } else {
+      inputs.push_back(build::full_like(c.b, c.out(i), 0));
+    }
   }
-  HostCallAttrs backward{attrs.gradient, nullptr, {}, ""};
   for (auto i : attrs.differentiable) {
     backward.outputs += (backward.outputs.empty() ? "" : "; ") + to_string(c.in(static_cast<std::size_t>(i))->type());
   }

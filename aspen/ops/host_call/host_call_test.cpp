@@ -32,7 +32,7 @@ HostCallAttrs scaled() {
   auto backward = std::make_shared<Lambda>([](auto in, auto out) {
     write(out[0], read(in[2]) * static_cast<float>(*static_cast<const std::int32_t*>(in[1])) + read(in[3]));
   });
-  return {forward, backward, {0}, "f32[1]; f32[]"};
+  return {.function = forward, .gradient = backward, .differentiable = {0}, .outputs = "f32[1]; f32[]"};
 }
 
 TEST(HostCall, RunsTheFunction) {
@@ -48,6 +48,19 @@ TEST(HostCall, GradientIsAnotherCallWithZerosWhereNothingArrives) {
   EXPECT_EQ(both[1], HostTensor());
   auto second = differentiate("host_call", inputs, {HostTensor(), f32({}, {5})}, scaled());
   EXPECT_EQ(second[0], f32({1}, {5}));
+}
+
+TEST(HostCall, GradientsThatDoNotArriveMayBeLeftOut) {
+  HostCallAttrs attrs = scaled();
+  attrs.absent_gradients = true;
+  attrs.gradient = std::make_shared<Lambda>([](auto in, auto out) {
+    ASSERT_EQ(in.size(), 4u);
+    EXPECT_EQ(in[2], nullptr);
+    write(out[0], read(in[3]) * 2);
+  });
+  std::vector<HostTensor> inputs{f32({1}, {3}), i32({1}, {4})};
+  auto second = differentiate("host_call", inputs, {HostTensor(), f32({}, {5})}, attrs);
+  EXPECT_EQ(second[0], f32({1}, {10}));
 }
 
 TEST(HostCall, WithoutAGradientFunctionStopsGradients) {
@@ -66,7 +79,7 @@ TEST(HostCall, ACheckHasNoOutputsAndRuns) {
 
 TEST(HostCall, RejectsOutputsItCannotRead) {
   auto call = [](std::string outputs) {
-    return user_error([&] { apply("host_call", {}, HostCallAttrs{nullptr, nullptr, {}, outputs}); });
+    return user_error([&] { apply("host_call", {}, HostCallAttrs{.outputs = outputs}); });
   };
   EXPECT_EQ(call("f32"), "[host_call] outputs \"f32\" are not a list like \"f32[2, 3]; i32[4]\": a [ is missing.");
   EXPECT_EQ(call("f32[2, x]"), "[host_call] outputs \"f32[2, x]\": expected an extent at character 7.");

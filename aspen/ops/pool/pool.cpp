@@ -38,8 +38,10 @@ TensorType pooled(const InferContext& c, const PoolAttrs& attrs, const TensorTyp
         "0 <= padding <= kernel / 2.",
         kernel, attrs.stride[i], attrs.padding[i], dilation, i);
     std::int64_t reach = dilation * (kernel - 1) + 1, room = x.shape[i + 2] + 2 * attrs.padding[i];
-    c.check(room >= reach, "the window reaches over {} elements, but spatial axis {} of {} has {} with padding.", reach,
-            i, to_string(x), room);
+    // With ceil_mode the first window may reach beyond the padding.
+    c.check(room + (attrs.ceil_mode ? attrs.stride[i] - 1 : 0) >= reach,
+            "the window reaches over {} elements, but spatial axis {} of {} has {} with padding.", reach, i,
+            to_string(x), room);
     y.shape.push_back(pooled_extent(attrs, i, x.shape[i + 2], dilation));
   }
   return y;

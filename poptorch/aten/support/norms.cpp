@@ -28,14 +28,15 @@ Expr vector_norm(Expr x, double p, const Axes& axes, bool keep) {
   if (p == 1) return sum(abs(x), axes, keep);
   if (p == 2) return safe_sqrt(sum(x * x, axes, keep));
   if (std::isinf(p)) return p > 0 ? reduce_max(abs(x), axes, keep) : reduce_min(abs(x), axes, keep);
-  Expr size = abs(x);
+  Expr size = abs(x), at_zero = size == 0.0;
   Expr powers = pow(size, p);
-  if (p > 0 && p < 1) {  // the slope at 0 is infinite; torch lets no gradient through there
-    Expr at_zero = size == 0.0;
-    powers = where(at_zero, 0.0, pow(where(at_zero, 1.0, size), p));
-  }
+  // The slope at 0 is infinite; torch lets no gradient through there.
+  if (p < 1) powers = where(at_zero, 0.0, pow(where(at_zero, 1.0, size), p));
   Expr total = sum(powers, axes, keep);
-  if (p < 0) return pow(total, 1 / p);
+  if (p < 0) {  // one 0 makes it 0
+    Expr has_zero = cast(reduce_max(cast(at_zero, DType::kI32), axes, keep), DType::kBool);
+    return where(has_zero, 0.0, pow(where(has_zero, 1.0, total), 1 / p));
+  }
   Expr zero = total == 0.0;
   return where(zero, 0.0, pow(where(zero, 1.0, total), 1 / p));
 }

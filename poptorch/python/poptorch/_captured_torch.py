@@ -7,6 +7,7 @@ a capture, and behave as ever on all other threads.
 
 import contextlib
 import functools
+import math
 import weakref
 
 import torch
@@ -117,6 +118,29 @@ def _refused(own):
     return differentiate
 
 
+def _gaussian_nll_loss(own):
+    """torch.nn.functional.gaussian_nll_loss asks in Python whether a variance is negative; here the loss is NaN then."""
+
+    def loss(input, target, var, full=False, eps=1e-6, reduction="mean"):  # pylint: disable=redefined-builtin
+        if not poptorch_core.is_capturing():
+            return own(input, target, var, full=full, eps=eps, reduction=reduction)
+        if var.size() != input.size():
+            if input.size()[:-1] == var.size():
+                var = torch.unsqueeze(var, -1)
+            elif input.size()[:-1] != var.size()[:-1] or var.size(-1) != 1:
+                raise ValueError("var is of incorrect size")
+        if reduction not in ("none", "mean", "sum"):
+            raise ValueError(reduction + " is not valid")
+        used = var.detach().clamp(min=eps) + (var - var.detach())  # the bound does not stop the gradient
+        used = torch.where(var < 0, torch.full_like(var, math.nan), used)
+        value = 0.5 * (torch.log(used) + (input - target) ** 2 / used)
+        if full:
+            value = value + 0.5 * math.log(2 * math.pi)
+        return value.mean() if reduction == "mean" else value.sum() if reduction == "sum" else value
+
+    return loss
+
+
 @contextlib.contextmanager
 def _replaced(owner, name, value):
     own = owner.__dict__.get(name)  # None: inherited
@@ -133,7 +157,7 @@ def _replaced(owner, name, value):
 @contextlib.contextmanager
 def recorded():
     """The time of a capture."""
-    checkpoint = torch.utils.checkpoint.CheckpointFunction
+    checkpoint, functional = torch.utils.checkpoint.CheckpointFunction, torch.nn.functional
     warned = set()
     with contextlib.ExitStack() as stack:
         for owner, name, value in (
@@ -143,6 +167,7 @@ def recorded():
             (checkpoint, "apply", _checkpoint(checkpoint.apply)),
             (torch.autograd, "grad", _refused(torch.autograd.grad)),
             (torch.autograd, "backward", _refused(torch.autograd.backward)),
+            (functional, "gaussian_nll_loss", _gaussian_nll_loss(functional.gaussian_nll_loss)),
             *((torch, name, _factory(getattr(torch, name), warned)) for name in _FACTORIES),
         ):
             stack.enter_context(_replaced(owner, name, value))

@@ -9,7 +9,7 @@ from . import trial as trials
 TOLERANCE = {torch.float32: (1e-4, 1e-5), torch.float16: (5e-3, 5e-4)}
 HALF_RANGE = 2.0**15  # a step on the way to a larger gradient may be infinite
 HALF_OF_LARGEST = 4e-3  # half rounds sums at the size of their terms: what cancels keeps their error
-NARROW = {torch.int64: torch.int32, torch.float64: torch.float32, torch.complex128: torch.complex64}
+NARROW = {torch.int64: torch.int32, torch.float64: torch.float32}
 # Their results are whatever the memory held.
 UNINITIALISED = ("empty", "empty_like", "new_empty", "new_empty_strided", "resize_", "resize_as_")
 
@@ -127,7 +127,7 @@ def difference(own, theirs, trial, in_float, random, exact):
     if random:
         return None
     tolerance = (0, 0)
-    if wanted.is_floating_point or wanted.is_complex:
+    if wanted.is_floating_point:
         tolerance = TOLERANCE[torch.float16 if torch.float16 in (trial.dtype, wanted) else torch.float32]
         tolerance = widened(tolerance, theirs, trial.dtype)
     return apart(own, theirs.to(own.dtype), tolerance, exact)
@@ -143,11 +143,9 @@ def apart(own, theirs, tolerance, exact, where=True):
     """None, or how far two tensors are apart where rounding does not explain it."""
     if own.numel() == 0:
         return None
-    if not (own.is_floating_point() or own.is_complex()):
+    if not own.is_floating_point():
         wrong = own != theirs
         return None if not wrong.any() else first_of(wrong, own, theirs)
-    if own.is_complex():
-        own, theirs = torch.view_as_real(own), torch.view_as_real(theirs.resolve_conj())
     wrong = (gap(own, theirs) > bound(theirs, tolerance)) & torch.as_tensor(where)
     if not wrong.any():
         return None

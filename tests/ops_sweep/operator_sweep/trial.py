@@ -41,6 +41,12 @@ def flat(result):
     return [result]
 
 
+def as_real(entry):
+    """Complex tensors leave a model as pairs of real numbers."""
+    is_complex = isinstance(entry, torch.Tensor) and entry.is_complex()
+    return torch.view_as_real(entry.resolve_conj()) if is_complex else entry
+
+
 class Trial:
     """What is computed, for eager PyTorch and for a model alike."""
 
@@ -79,7 +85,7 @@ class Trial:
                 operands.append(tensor.clone() if self.form == IN_PLACE else tensor)
         result = self.sample.call(self.function, operands, device)
         processed = self.sample.process(result) if self.sample.process is not None else result
-        return flat(result), weighted_sum(processed)
+        return [as_real(entry) for entry in flat(result)], weighted_sum(processed)
 
 
 def weighted_sum(result):
@@ -88,8 +94,7 @@ def weighted_sum(result):
     for tensor in flat(result):
         if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
             continue
-        if tensor.is_complex():
-            tensor = torch.view_as_real(tensor.resolve_conj())
+        tensor = as_real(tensor)
         if not tensor.is_floating_point():
             continue
         weights = torch.linspace(0.5, 1.5, max(tensor.numel(), 2))[:tensor.numel()].reshape(tensor.shape)
