@@ -11,6 +11,7 @@ struct NoExample {
 };
 inline constexpr NoExample kNoExamples[] = {
     {"assign", "has no output: what it does shows only in a program with variables"},
+    {"check_factored", "has no output: it shows only when it raises an error"},
     {"custom_gradient", "its gradient is a function of the front end, which an example cannot name"},
     {"gradient_hook", "has no output: what it does shows only in a graph that is differentiated"},
     {"host_call", "runs a function of the front end, which an example cannot name"},
