@@ -87,7 +87,7 @@ def run(trial):
         try:
             results, parameters, host_calls = run_poptorch(trial, is_trained)
         except Exception as error:
-            if torch_says and str(error).startswith(torch_says):
+            if torch_says and torch_says in str(error):
                 return trials.Outcome(trials.INVALID, f"{type(error).__name__}: {error}")  # as in eager PyTorch
             return trials.Outcome(trials.INTERNAL if is_internal(error) else trials.REFUSED, f"{type(error).__name__}: {error}")
         failure = judge.failure_of(trial, expected, results, parameters if is_trained else [], in_float)

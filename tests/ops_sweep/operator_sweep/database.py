@@ -1,6 +1,7 @@
 """The operators torch tests itself with, and the samples of their arguments that are checked."""
 
 import dataclasses
+import functools
 import sys
 import types
 import unittest
@@ -41,6 +42,19 @@ class Operator:
         """One name may have several entries, told apart by their variant."""
         return f"{self.info.name}.{self.info.variant_test_name}" if self.info.variant_test_name else self.info.name
 
+    def function(self, *args, **kwargs):
+        """The operator by its name in torch where it has one, looked up when it is called, as programs do."""
+        named = torch
+        for part in self.name.split("."):
+            named = getattr(named, part, None)
+        return (self.info.get_op() if named is None or self._differs else named)(*args, **kwargs)
+
+    @functools.cached_property
+    def _differs(self):
+        """Whether the entry is about something else than the function of its name."""
+        return functools.reduce(lambda owner, part: getattr(owner, part, None), self.name.split("."), torch) \
+            is not self.info.get_op()
+
     def types(self):
         """The element types to check it with. Half also where torch computes it on other devices only."""
         own = self.info.supported_dtypes("cpu")
@@ -62,6 +76,8 @@ class Operator:
         made = [sample for sample in made if sample.has_elements()]
         if self.name in ORDERINGS and dtype != torch.float32:
             made = [sample.without_ties() for sample in made if sample.tensors[0].numel() <= 2000]
+        if self.name == "histogram":
+            made = [sample.with_ascending_edges() for sample in made]
         if not 0 < count < len(made):
             return made
         return [made[round(i * (len(made) - 1) / max(count - 1, 1))] for i in range(count)]
@@ -111,6 +127,13 @@ class Sample:
         ranks = first.flatten().argsort(stable=True).argsort().reshape(first.shape)
         distinct = (ranks * 0.25 if first.is_floating_point() else ranks).to(first.dtype)
         return dataclasses.replace(self, tensors=[distinct, *self.tensors[1:]])
+
+    def with_ascending_edges(self):
+        """Torch's samples have edges of bins in any order, which its own documentation rules out."""
+        _, arguments, _ = _pytree.tree_unflatten(self.leaves, self.structure)
+        edges = [tensor.sort().values if any(tensor is argument for argument in arguments) else tensor
+                 for tensor in (self.leaves[place] for place in self.places)]
+        return dataclasses.replace(self, tensors=edges)
 
     def first_is_tensor(self):
         return isinstance(_pytree.tree_unflatten(self.leaves, self.structure)[0], torch.Tensor)

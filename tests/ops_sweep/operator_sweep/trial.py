@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 
 import torch
+from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 # How operands reach the operator.
 INPUT = "inputs"          # inference; tensors are inputs of the model
@@ -52,7 +54,7 @@ class Trial:
 
     def __init__(self, operator, sample, dtype, form):
         self.operator, self.sample, self.dtype, self.form = operator, sample, dtype, form
-        self.function = operator.info.get_inplace() if form == IN_PLACE else operator.info.get_op()
+        self.function = operator.info.get_inplace() if form == IN_PLACE else operator.function
         self.is_parameter = [form not in (INPUT, CONSTANT) and tensor.is_floating_point()
                              for tensor in sample.tensors]
 
@@ -103,10 +105,54 @@ def weighted_sum(result):
     return total
 
 
-class Eager:
-    """What eager PyTorch makes of a trial. `dtype`: computed in that type instead of the sample's own."""
+class Halved(TorchDispatchMode):
+    """Eager PyTorch in half, as on a device that has it all: each operator is computed in float32 and its results are
+    rounded: to the nearest number (seed 0), or to one of the two nearest at random. Several runs show how far rounding
+    reaches."""
 
-    def __init__(self, trial, dtype=None, seed=0):
+    def __init__(self, seed):
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(seed) if seed else None
+
+    def _rounded(self, value):
+        nearest = value.half()
+        if self._generator is None:
+            return nearest
+        noise = (torch.rand(value.shape, generator=self._generator) - 0.5) * 2.0**-10
+        return torch.where(nearest.float() == value, nearest, (value * (1 + noise)).half())
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs, copies = kwargs or {}, {}
+        schema = function._schema
+        is_view = any(returned.alias_info is not None for returned in schema.returns)
+
+        def wide(value):
+            if not isinstance(value, torch.Tensor) or value.dtype != torch.float16:
+                return torch.float32 if value is torch.float16 and not is_view else value
+            return copies.setdefault(id(value), (value, value.float()))[1]
+
+        if is_view and not schema.is_mutable:
+            return function(*args, **kwargs)
+        result = function(*_pytree.tree_map(wide, args), **_pytree.tree_map(wide, kwargs))
+        if schema.is_mutable:
+            for original, copy in copies.values():
+                original.copy_(self._rounded(copy))
+
+        def narrow(value):
+            is_new = isinstance(value, torch.Tensor) and value.dtype == torch.float32
+            own = next((original for original, copy in copies.values() if copy is value), None)
+            return own if own is not None else self._rounded(value) if is_new else value
+
+        to_half = kwargs.get("dtype") is torch.float16  # from another type
+        is_half = to_half or (copies and kwargs.get("dtype") is None)
+        return _pytree.tree_map(narrow, result) if is_half else result
+
+
+class Eager:
+    """What eager PyTorch makes of a trial. `dtype`: computed in that type instead of the sample's own; `halved`: in half,
+    step by step, rounded with that seed."""
+
+    def __init__(self, trial, dtype=None, seed=0, halved=None):
         def typed(tensor):
             return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
 
@@ -116,11 +162,11 @@ class Eager:
         before = torch.get_default_dtype()
         torch.set_default_dtype(dtype if dtype == torch.float64 else before)
         try:
-            with random_numbers(seed):
+            with random_numbers(seed), Halved(halved) if halved is not None else contextlib.nullcontext():
                 results, total = trial.compute(tensors, self.parameters, dtype=dtype)
-            self.has_gradient = total is not None and total.requires_grad
-            if self.has_gradient:
-                total.backward()
+                self.has_gradient = total is not None and total.requires_grad
+                if self.has_gradient:
+                    total.backward()
         finally:
             torch.set_default_dtype(before)
         self.results = [entry.detach() if isinstance(entry, torch.Tensor) else entry for entry in results]
