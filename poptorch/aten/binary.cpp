@@ -165,12 +165,12 @@ Handler add_product(bool quotient) {
   };
 }
 
-// copysign.Tensor(Tensor self, Tensor other), copysign.Scalar(Tensor self, Scalar other)
+// copysign.Tensor(Tensor self, Tensor other), copysign.Scalar(Tensor self, Scalar other). By a factor: a choice between
+// the size and its negative would add up the gradients of each apart.
 void copysign(Call& call) {
   auto [x, y, type] = promoted_floating(call);
-  Expr negative = unary("signbit", y);
-  Expr size = where(x == 0, x * 0.0, abs(x));
-  call.result(where(negative, -size, size).v, type);
+  Expr factor = where(unary("signbit", y), full_like(y, -1), 1.0);
+  call.result((abs(x) * factor).v, type);
 }
 
 // heaviside(Tensor self, Tensor values): no gradient

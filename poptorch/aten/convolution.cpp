@@ -18,7 +18,7 @@ struct Operands {
 
 Operands operands(Call& call) {
   ScalarType type = call.dtype("input");
-  if (!is_float(type)) decline("a convolution of integers");
+  if (!is_float(type) && graph_dtype(type) != DType::kI32) decline("a convolution of small integers");
   Operands o{expr(call, call.value("input")), expr(call, operand(call, "weight", type)),
              call.has("bias") ? operand(call, "bias", type) : nullptr, false, 0};
   o.spatial = o.w.shape().size() - 2;
@@ -67,12 +67,15 @@ void transposed(Call& call, Operands o, const ConvAttrs& given, const std::vecto
     shape.push_back((o.x.shape()[i + 2] - 1) * attrs.stride[i] - 2 * attrs.padding[i] +
                     attrs.dilation[i] * (o.w.shape()[i + 2] - 1) + more + 1);
   }
-  Expr y = expr(call, call.b.make("conv_input_grad", {o.x.v, o.w.v}, aspen::ConvGradAttrs{attrs, shape}));
+  // The bias is added before the sums are rounded.
+  auto summed = [&](Expr operand) { return o.bias == nullptr ? operand : in_float(operand); };
+  Expr y =
+      expr(call, call.b.make("conv_input_grad", {summed(o.x).v, summed(o.w).v}, aspen::ConvGradAttrs{attrs, shape}));
   y = pad(y, low, high);
   if (o.bias != nullptr) {
     Shape wide(shape.size(), 1);
     wide[1] = shape[1];
-    y = y + reshape(expr(call, o.bias), wide);
+    y = cast(y + reshape(summed(expr(call, o.bias)), wide), o.x.dtype());
   }
   finish(call, o, y);
 }

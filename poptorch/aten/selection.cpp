@@ -192,6 +192,20 @@ void narrow_copy(Call& call) {
   call.result(slice(x, axis, start, start + length).v, call.dtype("self"));
 }
 
+// narrow.Tensor(Tensor(a) self, int dim, Tensor start, int length): from a place computed in the model; a copy
+void narrow_from(Call& call) {
+  if (call.known("start")) decline("a start that is known: a view");
+  Expr x = expr(call, call.value("self"));
+  std::int64_t axis = axis_argument(call, "dim", x.shape()), size = x.size(axis), length = call.integer("length");
+  if (length < 0 || length > size)
+    throw UserError("[narrow] length {} does not fit axis {} of size {}.", length, axis, size);
+  Expr start = reshape(cast(expr(call, call.value("start")), DType::kI32), {});
+  start = where(start < 0.0, start + static_cast<double>(size), start);
+  start = check_range(start, 0, size - length, "narrow", "start",
+                      fmt::format("{} elements of an axis of size {}", length, size));
+  call.result(take(x, iota(call.b, DType::kI32, length) + start, axis).v, call.dtype("self"));
+}
+
 }  // namespace
 
 void register_selection(HandlerTable& table) {
@@ -209,6 +223,7 @@ void register_selection(HandlerTable& table) {
   table.add("aten::diag", diag);
   table.add("aten::as_strided_scatter", as_strided_scatter);
   table.add("aten::narrow_copy", narrow_copy);
+  table.add("aten::narrow.Tensor", narrow_from);
 }
 
 }  // namespace poptorch

@@ -98,11 +98,17 @@ void spherical_bessel(Call& call) {
   });
 }
 
-// special_entr(Tensor self): -x log(x), 0 at 0, -inf below
+// A value with the given slope by x.
+Expr with_slope(Expr value, Expr x, Expr slope) {
+  return {x.b, x.b->make("graft", {detach(value).v, (x * detach(slope)).v})};
+}
+
+// special_entr(Tensor self): -x log(x), 0 at 0, -inf below; its slope is infinite at 0 and NaN below
 Expr entropy(Expr x) {
   Expr inside = x > 0.0;
   Expr y = -x * log(where(inside, x, 1.0));
-  return where(inside || isnan(x), y, where(x == 0.0, 0.0, full_like(x, -kInfinity)));
+  y = where(inside || isnan(x), y, where(x == 0.0, 0.0, full_like(x, -kInfinity)));
+  return with_slope(y, x, -log(x) - 1.0);
 }
 
 // special_log_ndtr(Tensor self): log of the normal distribution function, by erfcx where that is small
@@ -123,10 +129,27 @@ Handler formula(Expr (*f)(Expr)) {
   return [f](Call& call) { with_floating(call, "self", f); };
 }
 
+// As torch computes it: mirrored below 1/2, then six steps up to where the series converges. At the poles sin(pi x) is
+// what rounding leaves, and the result large instead of infinite.
+Expr trigamma(Expr given) {
+  constexpr double kPi = std::numbers::pi_v<float>;
+  Expr mirrored = given < 0.5, sine = sin(given * kPi);
+  Expr x = where(mirrored, 1.0 - given, given);
+  Expr y = where(mirrored, -(kPi * kPi) / (sine * sine), full_like(x, 0));
+  for (int step = 0; step < 6; ++step) {
+    y = y + 1.0 / (x * x);
+    x = x + 1.0;
+  }
+  Expr square = 1.0 / (x * x);
+  y = y + (1.0 + 0.5 / x + square * (1.0 / 6 - square * (1.0 / 30 - square * (1.0 / 42)))) / x;
+  return where(mirrored, -y, y);
+}
+
 // (-1)^(n+1) n! zeta(n + 1, x)
 Expr polygamma(std::int64_t n, Expr x) {
   if (n < 0) throw UserError("[polygamma] n is {}; expected n >= 0.", n);
   if (n == 0) return unary("digamma", x);
+  if (n == 1) return with_slope(trigamma(detach(x)), x, polygamma(2, detach(x)));
   double factor = std::tgamma(static_cast<double>(n) + 1) * (n % 2 == 1 ? 1 : -1);
   return binary("zeta", full(*x.b, x.dtype(), {}, static_cast<double>(n) + 1), x) * factor;
 }

@@ -100,14 +100,14 @@ void cosine_similarity(Call& call) {
 // linalg_cross(Tensor self, Tensor other, *, int dim=-1): x[1, 2, 0] y[2, 0, 1] - x[2, 0, 1] y[1, 2, 0]
 void cross(Call& call) {
   ScalarType type = call.result_type({"self", "other"});
-  Expr x = expr(call, operand(call, "self", type)), y = expr(call, operand(call, "other", type));
+  Expr x = in_float(expr(call, operand(call, "self", type))), y = in_float(expr(call, operand(call, "other", type)));
   Shape shape = aspen::broadcast_shapes(x.shape(), y.shape(), "cross");
   std::int64_t axis = axis_argument(call, "dim", shape);
   if (shape.at(axis) != 3)
     throw UserError("[cross] axis {} of shape {} has size {}; expected 3.", axis, to_string(shape), shape.at(axis));
   x = broadcast(x, shape), y = broadcast(y, shape);
   auto rolled = [&](Expr v, std::int64_t by) { return concat({slice(v, axis, by, 3), slice(v, axis, 0, by)}, axis); };
-  call.result((rolled(x, 1) * rolled(y, 2) - rolled(x, 2) * rolled(y, 1)).v, type);
+  call.result(cast(rolled(x, 1) * rolled(y, 2) - rolled(x, 2) * rolled(y, 1), graph_dtype(type)).v, type);
 }
 
 // pdist(Tensor self, float p=2.), _pdist_forward(...): distances of all pairs of rows

@@ -43,8 +43,10 @@ void Model::add_tensor(const std::string& name, const at::Tensor& tensor, bool i
   const char* kind = is_parameter ? "parameter" : "buffer";
   check_not_empty(tensor, kind, name);
   if (!tensor.device().is_cpu() || tensor.layout() != c10::kStrided) {
-    throw aspen::UserError("[capture] {} \"{}\" is a {} tensor on device {}; wrap a model of dense CPU tensors.", kind,
-                           name, c10::str(tensor.layout()), tensor.device().str());
+    throw aspen::UserError(
+        "[capture] {} \"{}\" is a {} tensor on device {}; a model has dense tensors on the CPU. Convert it with "
+        ".to_dense() or .cpu().",
+        kind, name, c10::str(tensor.layout()), tensor.device().str());
   }
   const bool is_dense = tensor.is_non_overlapping_and_dense();
   if (is_parameter && !is_dense) {

@@ -1,5 +1,6 @@
 """Special and integer functions, grids, histograms, segments and real Fourier transforms against eager PyTorch."""
 
+import poptorch
 import pytest
 import torch
 import torch.nn.functional as F
@@ -51,7 +52,8 @@ CASES = [
     Case("igamma at the ends", lambda a, x: (torch.igamma(a, x), torch.igammac(a, x)),
         [torch.tensor([0.0, 1.0, 2.0, -1.0, float("inf")]), torch.tensor([1.0, 0.0, float("inf"), 1.0, 2.0])],
             grad=False),
-    Case("angle", torch.angle, [torch.tensor([-2.0, 0.0, 3.0, float("nan")])]),
+    Case("angle", torch.angle, [torch.tensor([-2.0, 0.0, 3.0])]),
+    Case("angle of what is no number", torch.angle, [torch.tensor([float("nan"), -1.0])], grad=False),
     Case("angle of integers", torch.angle, [integers(-3, 4, 6)]),
     Case("isposinf", lambda x: (torch.isposinf(x), torch.isneginf(x)),
         [torch.tensor([float("inf"), -float("inf"), 1.0, float("nan")])], grad=False),
@@ -64,7 +66,7 @@ CASES = [
 ]
 
 # Where images are read: inside, on the edges and outside.
-IMAGE, VOLUME = distinct(2, 3, 4, 5), distinct(2, 2, 3, 4, 3)
+IMAGE, VOLUME = distinct(2, 3, 4, 5) / 8, distinct(2, 2, 3, 4, 3) / 8
 GRID, GRID_3D = uniform(-1.5, 1.5, 2, 3, 4, 2), uniform(-1.5, 1.5, 2, 2, 3, 2, 3)
 for mode in ("bilinear", "nearest", "bicubic"):
     for padding in ("zeros", "border", "reflection"):
@@ -121,8 +123,8 @@ CASES += [
     Case("segment_reduce by offsets", lambda x, o: torch.segment_reduce(x, "sum", offsets=o, unsafe=True),
         [distinct(6, 2), torch.tensor([0, 2, 2, 6])]),
     Case("as_strided_scatter", lambda x, y: torch.as_strided_scatter(x, y, (2, 2), (3, 1), 2),
-        [normal(4, 4), normal(2, 2)]),
-    Case("narrow_copy", lambda x: torch.narrow_copy(x, 1, 1, 2), [normal(3, 4)]),
+        [normal(4, 4), normal(2, 2)], grad=False),
+    Case("narrow_copy", lambda x: torch.narrow_copy(x, 1, 1, 2), [normal(3, 4)], grad=False),
     Case("conv_tbc", lambda x, w, b: torch.conv_tbc(x, w, b, 1), [normal(6, 2, 3), normal(3, 3, 4), normal(4)],
         tolerance=PRODUCT),
     *(Case(f"fft {name} {norm}", lambda x, f=getattr(torch.fft, name), n=norm: f(x, norm=n), [normal(3, 4, 5)],
@@ -159,8 +161,21 @@ CASES += [
     Case("gaussian_nll_loss", lambda x, y, v: (F.gaussian_nll_loss(x, y, v), F.gaussian_nll_loss(x, y, v, full=True),
         F.gaussian_nll_loss(x, y, v, reduction="none"), F.gaussian_nll_loss(x, y, v[:, :1], reduction="sum")),
         [normal(3, 4), normal(3, 4), torch.cat([torch.zeros(3, 1), positive(3, 3)], 1) + 1e-3], tolerance=PRODUCT),
-    Case("embedding_bag by frequency", lambda w, i, o: F.embedding_bag(i, w, o, scale_grad_by_freq=True, mode="sum"),
-        [normal(5, 3), torch.tensor([1, 1, 2, 4, 1]), torch.tensor([0, 2])]),
+    Case("polynomials of degrees between -1 and 1", lambda x: (
+        torch.special.chebyshev_polynomial_t(x, torch.tensor([-0.5, -1.5, 0.5, 3.7])),
+        torch.special.hermite_polynomial_h(x, torch.tensor([-0.5, -1.5, 0.5, 3.7]))), [normal(4)], grad=False),
+    Case("polygamma", lambda x: (torch.polygamma(1, x), torch.polygamma(2, x), torch.polygamma(1, -x - 0.3)),
+         [positive(5) + 0.1], tolerance=TRANSCENDENTAL),
+    Case("narrow from a computed place", lambda x, i: (torch.narrow(x, 1, i, 2), torch.narrow(x, 0, i - 3, 1)),
+         [normal(3, 4), torch.tensor(2)]),
+    Case("convolutions of integers", lambda x, w: (F.conv1d(x, w, stride=2, padding=1),
+         F.conv_transpose1d(x, w.transpose(0, 1), stride=2, dilation=2)), [integers(-5, 6, 2, 3, 7), integers(-5, 6, 2, 3, 3)]),
+    Case("extremes of int64 in torch.masked", lambda x, m: (torch.masked.amax(x, -1, mask=m),
+         torch.masked.amin(x, 0, mask=m)), [integers(-5, 6, 3, 4), torch.ones(3, 4, dtype=torch.bool)]),
+    Case("fractional_max_pool2d", lambda x, i: F.fractional_max_pool2d(x, (2, 3), output_size=(4, 3), return_indices=True,
+        _random_samples=i / 100), [distinct(2, 3, 9, 8), integers(0, 100, 2, 3, 2)]),
+    Case("fractional_max_pool3d", lambda x, i: F.fractional_max_pool3d(x, 2, output_size=(3, 4, 1), return_indices=True,
+        _random_samples=i / 100), [distinct(2, 3, 6, 7, 5), integers(0, 100, 2, 3, 3)]),
     Case("attention", lambda q, k, v: (F._scaled_dot_product_attention(q, k, v, is_causal=True)[0],
         *F._scaled_dot_product_attention(q, k, v, need_attn_weights=True)),
         [normal(2, 2, 4, 6), normal(2, 2, 3, 6), normal(2, 2, 3, 6)], tolerance=PRODUCT),
@@ -178,3 +193,45 @@ for start, end, steps in ((2, 1.2, 2), (0.9, 3.9, 4), (-1.5, 2.5, 3), (1.7, 9.0,
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_op_matches_torch(case):
     compare.check(case)
+
+
+# Eager's own gradient is no measure for these two: it reads memory nobody wrote, and divides by the frequency of
+# another row. Other ops of eager PyTorch say the same.
+BY_OTHER_OPS = [
+    ("as_strided_scatter", lambda x, y: torch.as_strided_scatter(x, y, (2, 2), (3, 1), 2),
+     lambda x, y: x.flatten().scatter(0, torch.tensor([2, 3, 5, 6]), y.flatten()).view(4, 4),
+     [normal(4, 4), normal(2, 2)]),
+    ("embedding_bag by frequency",
+     lambda w, i: F.embedding_bag(i, w, torch.tensor([0, 2]), scale_grad_by_freq=True, mode="sum"),
+     lambda w, i: torch.stack([part.sum(0) for part in F.embedding(i, w, scale_grad_by_freq=True).split([2, 3])]),
+     [normal(5, 3), torch.tensor([1, 1, 2, 4, 1])]),
+]
+
+
+@pytest.mark.parametrize("name, function, other, inputs", BY_OTHER_OPS, ids=[row[0] for row in BY_OTHER_OPS])
+def test_op_matches_another_way_to_write_it(name, function, other, inputs):
+    torch.manual_seed(0)
+    compare.check_values(Case(name, function, inputs))
+    # While a model is captured it calls the op, in eager PyTorch the other way to write it.
+    compare.check_gradients(Case(name, lambda *args: (function if poptorch.isRunningOnIpu() else other)(*args), inputs))
+
+
+def test_entropy_has_the_slopes_of_eager_outside_of_its_domain():
+    """Infinite at 0, NaN below: a parameter's loss cannot be compared, its gradient can."""
+    x = torch.tensor([0.5, 0.0, -1.0])
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.x = torch.nn.Parameter(x.clone())
+
+        def forward(self, _):
+            return poptorch.identity_loss(torch.special.entr(self.x).sum(), "none")
+
+    model = Model()
+    executor = poptorch.trainingModel(model, compare.options(), torch.optim.SGD(model.parameters(), lr=1.0))
+    executor(torch.zeros(1))
+    executor.copyWeightsToHost()
+    eager = x.clone().requires_grad_()
+    torch.special.entr(eager).sum().backward()
+    torch.testing.assert_close(model.x.detach(), x - eager.grad, equal_nan=True)

@@ -16,8 +16,8 @@ std::int64_t output_extent(const ConvAttrs& attrs, std::size_t axis, std::int64_
 
 // The type of conv(x, w) after checking that the two fit each other.
 TensorType result_of(const InferContext& c, const ConvAttrs& attrs, const TensorType& x, const TensorType& w) {
-  c.check(is_floating(x.dtype) && x.dtype == w.dtype, "takes floating point operands of one type, not {} and {}.",
-          to_string(x), to_string(w));
+  c.check((is_floating(x.dtype) || x.dtype == DType::kI32) && x.dtype == w.dtype,
+          "takes operands of one type, floating point or i32, not {} and {}.", to_string(x), to_string(w));
   auto axes = x.shape.size() - 2;
   c.check(x.rank() >= 3 && x.rank() <= 5 && w.rank() == x.rank(),
           "takes an input (N, C, spatial...) with one to three spatial axes and a weight of that rank, not {} and {}.",
@@ -121,7 +121,7 @@ void define_conv(OpRegistry& ops) {
   auto f32 = [](const Shape& shape) { return TensorType{DType::kF32, shape}; };
   OpDef& conv = ops.define<ConvAttrs>("conv")
                     .summary("Convolution (cross-correlation, as in PyTorch) over one to three spatial axes.")
-                    .input("x", "(N, C, spatial...), floating point")
+                    .input("x", "(N, C, spatial...), floating point or i32")
                     .input("w", "(O, C / groups, kernel...)")
                     .optional_input("bias", "(O)")
                     .output("y", "(N, O, spatial...)")
@@ -150,6 +150,14 @@ void define_conv(OpRegistry& ops) {
   }
   conv.example({.inputs = {{DType::kF16, {1, 2, 5, 5}}, {DType::kF16, {3, 2, 3, 3}}, {DType::kF16, {3}}},
                 .attrs = Attrs::of(ConvAttrs{{1, 1}, {1, 1}, {1, 1}, 1})});
+  const TensorType integers{DType::kI32, {2, 4, 7}}, weights{DType::kI32, {6, 2, 3}};
+  const ConvAttrs grouped{{2}, {1}, {1}, 2};
+  conv.example(
+      {.inputs = {integers, weights, {DType::kI32, {6}}}, .attrs = Attrs::of(grouped), .int_low = -5, .int_high = 6});
+  input_grad.example({.inputs = {{DType::kI32, {2, 6, 4}}, weights},
+                      .attrs = Attrs::of(ConvGradAttrs{grouped, integers.shape}),
+                      .int_low = -5,
+                      .int_high = 6});
 }
 
 }  // namespace aspen

@@ -131,10 +131,17 @@ void store(const A* sums, std::int64_t n, T* to) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sums[i]);
 }
 
+// Convolutions of integers are those of i32.
+template <class F>
+void dispatch_sums(DType type, F&& f) {
+  if (type == DType::kI32) return f(TypeTag<std::int32_t>{});
+  dispatch_floating(type, f);
+}
+
 void conv(const KernelCall& call) {
   const TensorType &x_type = call.in_type(0), &w_type = call.in_type(1);
   Geometry g = geometry(x_type.shape, w_type.shape, call.out_type(0).shape, call.attrs<ConvAttrs>());
-  dispatch_floating(x_type.dtype, [&](auto tag) {
+  dispatch_sums(x_type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;
     A* work = call.workspace<A>();
@@ -157,7 +164,7 @@ void conv(const KernelCall& call) {
 void conv_input_grad(const KernelCall& call) {
   const TensorType &g_type = call.in_type(0), &w_type = call.in_type(1);
   Geometry g = geometry(call.out_type(0).shape, w_type.shape, g_type.shape, call.attrs<ConvGradAttrs>().conv);
-  dispatch_floating(g_type.dtype, [&](auto tag) {
+  dispatch_sums(g_type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;
     A* work = call.workspace<A>();
@@ -181,7 +188,7 @@ void conv_input_grad(const KernelCall& call) {
 void conv_weight_grad(const KernelCall& call) {
   const TensorType &x_type = call.in_type(0), &g_type = call.in_type(1);
   Geometry g = geometry(x_type.shape, call.out_type(0).shape, g_type.shape, call.attrs<ConvGradAttrs>().conv);
-  dispatch_floating(x_type.dtype, [&](auto tag) {
+  dispatch_sums(x_type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;
     A* work = call.workspace<A>();

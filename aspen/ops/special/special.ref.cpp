@@ -17,11 +17,11 @@ template <double (*f)(double, double)>
 BinaryFunctions in_double() {
   return for_floating<BinaryFunctions>([]<class T>(T x, T y) -> T { return static_cast<T>(f(x, y)); });
 }
-// The degree is cut to an integer; NaN counts as a negative one.
+// The degree is cut to an integer, towards 0; NaN counts as a negative one.
 template <double (*f)(double, std::int64_t)>
 BinaryFunctions polynomial() {
   return for_floating<BinaryFunctions>(
-      []<class T>(T x, T n) -> T { return static_cast<T>(f(x, n >= 0 ? static_cast<std::int64_t>(n) : -1)); });
+      []<class T>(T x, T n) -> T { return static_cast<T>(f(x, n > -1 ? static_cast<std::int64_t>(n) : -1)); });
 }
 
 template <int order>
