@@ -34,30 +34,46 @@ py::object make_error(const Error& error) {
 
 void set_error_classes(const py::object& module) { error_classes() = module; }
 
+namespace {
+
+// Our own errors; others go on.
+void translate_own(std::exception_ptr pointer) {
+  try {
+    if (pointer) std::rethrow_exception(pointer);
+  } catch (const ArgumentError& error) {
+    PyErr_SetString(PyExc_AssertionError, error.what());
+  } catch (const ValueError& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const ConfigFileError& error) {
+    raise(error_classes().attr("ConfigFileError")(error.what()));
+  } catch (const Error& error) {
+    raise(make_error(error));
+  } catch (const aspen::Error& error) {
+    raise(make_error(as_own(error)));
+  }
+}
+
+void translate_all(std::exception_ptr pointer) {
+  try {
+    translate_own(std::move(pointer));
+  } catch (const py::builtin_exception&) {
+    throw;  // meant as the exception of Python that it names
+  } catch (const c10::Error& error) {
+    raise(make_error(Error(error.what_without_backtrace(), "torch_error")));
+  } catch (const std::logic_error& error) {
+    raise(make_error(Error(error.what(), "std::exception")));
+  } catch (const std::bad_alloc&) {
+    raise(make_error(Error("there is not enough memory.", "std::exception")));
+  }
+}
+
+}  // namespace
+
+// Ours are translated wherever they come out, also of ops that are called through torch. What torch and the standard
+// library raise in functions of other modules stays what it is.
 void register_error_translation() {
-  py::register_exception_translator([](std::exception_ptr pointer) {
-    try {
-      if (pointer) std::rethrow_exception(pointer);
-    } catch (const ArgumentError& error) {
-      PyErr_SetString(PyExc_AssertionError, error.what());
-    } catch (const ValueError& error) {
-      PyErr_SetString(PyExc_ValueError, error.what());
-    } catch (const ConfigFileError& error) {
-      raise(error_classes().attr("ConfigFileError")(error.what()));
-    } catch (const Error& error) {
-      raise(make_error(error));
-    } catch (const aspen::Error& error) {
-      raise(make_error(as_own(error)));
-    } catch (const py::builtin_exception&) {
-      throw;  // meant as the exception of Python that it names
-    } catch (const c10::Error& error) {
-      raise(make_error(Error(error.what_without_backtrace(), "torch_error")));
-    } catch (const std::logic_error& error) {
-      raise(make_error(Error(error.what(), "std::exception")));
-    } catch (const std::bad_alloc&) {
-      raise(make_error(Error("there is not enough memory.", "std::exception")));
-    }
-  });
+  py::register_exception_translator(translate_own);
+  py::register_local_exception_translator(translate_all);
 }
 
 void rethrow_as_our_own(py::error_already_set& error, const std::string& text) {

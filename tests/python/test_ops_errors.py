@@ -25,6 +25,8 @@ WRONG = {
     "unique": (lambda x: torch.unique(x), [X], "_unique2.*depends on the values.*torch.sort"),
     "lstsq": (lambda x: torch.linalg.lstsq(x, x).solution, [X], "linalg_lstsq.*pinv"),
     "tensor_split": (lambda x, i: torch.tensor_split(x, i), [X, I], "tensor_split.*list of numbers"),
+    "istft by an input": (lambda x, w: torch.istft(torch.stft(x, 4, window=w, return_complex=True), 4, window=w),
+        [torch.randn(20), torch.ones(4)], "istft.*window.*torch.hann_window"),
     "to_sparse": (lambda x: x.to_sparse(), [X], "to_sparse.*dense"),
     "bincount without length": (lambda i: torch.bincount(i), [I], "bincount.*minlength"),
     "repeat_interleave": (lambda x, i: x.repeat_interleave(i, 0), [X, I], "repeat_interleave.*output_size"),
@@ -69,3 +71,8 @@ def test_positions_out_of_range_end_in_an_error(function):
 def test_empty_intermediates():
     case = compare.Case("empty", lambda x: (x[2:2].sum(0), x[:, :0].sum(), torch.cat([x[:0], x]), x[2:2] * 2), [X])
     compare.check(case)
+
+
+def test_errors_of_torch_outside_of_models_stay_those_of_torch():
+    with pytest.raises(RuntimeError, match="size mismatch|shapes cannot be multiplied|must be a matrix"):
+        torch.ops.aten.mm(torch.zeros(2, 3), torch.zeros(2, 3))
