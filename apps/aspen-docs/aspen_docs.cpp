@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "aspen/backends/api/through_float.h"
 #include "aspen/backends/cpu/cpu_backend.h"
 #include "aspen/backends/reference/reference_backend.h"
 #include "aspen/compiler/ir/builder.h"
@@ -77,8 +78,8 @@ bool request_for(const OpDef& def, const Example& example, DType dtype, KernelRe
   }
 }
 
-// Element types of the first input for which some example finds a kernel.
-std::string supported_types(const OpDef& def, const KernelRegistry& kernels) {
+// Element types of the first input for which some example finds a kernel. Plain kernels take bfloat16 through float32.
+std::string supported_types(const OpDef& def, const KernelRegistry& kernels, bool is_plain) {
   std::vector<std::string_view> types;
   for (int i = 0; i < kNumDTypes; ++i) {
     auto dtype = static_cast<DType>(i);
@@ -86,6 +87,9 @@ std::string supported_types(const OpDef& def, const KernelRegistry& kernels) {
       KernelRequest request;
       std::string why;
       if (example.inputs.empty() || !request_for(def, example, dtype, request)) continue;
+      if (is_plain && computes_in_bfloat16(request)) {
+        request = *widened_request(request, *plain_bfloat16_conversion());
+      }
       if (!kernels.create(request, why)) continue;
       types.push_back(name_of(dtype));
       break;
@@ -116,7 +120,7 @@ void write_op(std::ostream& out, const OpDef& def, const std::vector<NamedKernel
   if (def.is_alias()) out << "- runs no kernel: the output is the input's buffer under another type\n";
   for (const auto& [name, kernels] : backends) {
     if (!kernels.has(def.name())) continue;
-    std::string types = supported_types(def, kernels);
+    std::string types = supported_types(def, kernels, name == "reference");
     out << "- " << name << (types.empty() ? "" : ": ") << types << "\n";
   }
 }

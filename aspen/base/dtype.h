@@ -2,17 +2,36 @@
 // is found with `dispatch`.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace aspen {
 
 using Half = _Float16;
 
+// The upper half of a float: its range with 8 of its 24 digits. A type to store and to move, without arithmetic: ops in
+// it compute in float (see backends/api/through_float.h).
+struct BFloat16 {
+  BFloat16() = default;
+  // To the nearest, ties to even. A NaN stays one: the very one it was if it came from here.
+  explicit BFloat16(float x) {
+    const auto wide = std::bit_cast<std::uint32_t>(x);
+    const bool is_nan = (wide & 0x7fffffffu) > 0x7f800000u;
+    const std::uint32_t nan = wide | ((wide & 0x7f0000u) != 0 ? 0u : 0x400000u);
+    bits = static_cast<std::uint16_t>((is_nan ? nan : wide + 0x7fffu + (wide >> 16 & 1u)) >> 16);
+  }
+  explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+
+  std::uint16_t bits = 0;
+};
+
 enum class DType : std::uint8_t {
   kF32,
   kF16,
+  kBF16,
   kF64,  // reference backend only: finite-difference checks need the digits
   kI32,
   kI16,
@@ -21,12 +40,14 @@ enum class DType : std::uint8_t {
   kBool,
 };
 
-inline constexpr int kNumDTypes = 8;
+inline constexpr int kNumDTypes = 9;
 
 std::size_t size_of(DType type);
 std::string_view name_of(DType type);          // "f32", "bool", ...
 DType dtype_from_name(std::string_view name);  // throws UserError listing the known names
 constexpr bool is_floating(DType type) { return type <= DType::kF64; }
+// Floats of 16 bits: what is summed or kept for long is kept in float32.
+constexpr bool is_narrow_float(DType type) { return type == DType::kF16 || type == DType::kBF16; }
 constexpr bool is_integer(DType type) { return type >= DType::kI32 && type <= DType::kU8; }
 
 template <class T>
@@ -43,6 +64,10 @@ constexpr DType dtype_of<float>() {
 template <>
 constexpr DType dtype_of<Half>() {
   return DType::kF16;
+}
+template <>
+constexpr DType dtype_of<BFloat16>() {
+  return DType::kBF16;
 }
 template <>
 constexpr DType dtype_of<double>() {
@@ -69,12 +94,15 @@ constexpr DType dtype_of<bool>() {
   return DType::kBool;
 }
 
-// Calls f(TypeTag<T>{}) with the C++ type of `type`.
+[[noreturn]] void fail_not_arithmetic(DType type);
+
+// Calls f(TypeTag<T>{}) with the C++ type of `type`, one that has arithmetic; bfloat16 is an InternalError.
 template <class F>
 decltype(auto) dispatch(DType type, F&& f) {
   switch (type) {
     case DType::kF32: return f(TypeTag<float>{});
     case DType::kF16: return f(TypeTag<Half>{});
+    case DType::kBF16: fail_not_arithmetic(type);
     case DType::kF64: return f(TypeTag<double>{});
     case DType::kI32: return f(TypeTag<std::int32_t>{});
     case DType::kI16: return f(TypeTag<std::int16_t>{});
@@ -85,9 +113,17 @@ decltype(auto) dispatch(DType type, F&& f) {
   return f(TypeTag<bool>{});
 }
 
+// As dispatch, for code that only stores and converts elements: all types.
+template <class F>
+decltype(auto) dispatch_stored(DType type, F&& f) {
+  if (type == DType::kBF16) return f(TypeTag<BFloat16>{});
+  return dispatch(type, std::forward<F>(f));
+}
+
 [[noreturn]] void fail_not_floating(DType type);
 
-// As dispatch, for the floating types only; anything else is an InternalError (shape rules check first).
+// As dispatch, for the floating types with arithmetic only; anything else is an InternalError (shape rules check
+// first).
 template <class F>
 decltype(auto) dispatch_floating(DType type, F&& f) {
   switch (type) {
@@ -98,13 +134,17 @@ decltype(auto) dispatch_floating(DType type, F&& f) {
   }
 }
 
-// The type sums are kept in: half adds up in float, small integers in int.
+// The type sums are kept in: half and bfloat16 add up in float, small integers in int.
 template <class T>
 struct AccumulatorOf {
   using type = T;
 };
 template <>
 struct AccumulatorOf<Half> {
+  using type = float;
+};
+template <>
+struct AccumulatorOf<BFloat16> {
   using type = float;
 };
 template <>

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "aspen/backends/api/through_float.h"
 #include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/passes/rewrite.h"
@@ -28,8 +29,6 @@ std::uint64_t hash_of(const Blob& blob) {
   if (!blob.bytes) return 1;
   return hash_of(std::string_view(reinterpret_cast<const char*>(blob.bytes->data()), blob.bytes->size()));
 }
-
-bool is_update(const Op& op) { return op.is("sgd") || op.is("adam") || op.is("rmsprop") || op.is("lamb"); }
 
 // Hands a value on as it is, to another task, replica or place.
 bool is_transfer(const Op& op) {
@@ -77,7 +76,6 @@ class RoundingBits {
   PhiloxBlock block_{};
 };
 
-constexpr std::size_t kAlignment = 64;
 constexpr std::int64_t kPiece = 16 << 10;  // elements that one thread converts at a time
 
 // Calls work(begin, end) for pieces of n elements, on the threads of the device.
@@ -92,83 +90,31 @@ void for_each_piece(const StepContext& step, std::int64_t n, F&& work) {
   }
 }
 
-// An input or output as the float kernel sees it.
-struct Port {
-  std::int64_t numel = 0;
-  bool is_half = false;
-  std::size_t offset = 0;  // of its floats in the workspace
-
-  float* floats(const KernelArgs& args) const {
-    return reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) + offset);
-  }
-};
-
-class RandomlyRoundedKernel final : public Kernel {
+class RandomRounding final : public FloatConversion {
  public:
-  RandomlyRoundedKernel(const KernelRequest& request, std::int64_t stream, Draws draws, std::unique_ptr<Kernel> kernel)
-      : kernel_(std::move(kernel)), stream_(static_cast<std::uint64_t>(stream)), draws_(draws) {
-    for (const KernelInput& input : request.inputs) inputs_.push_back(make_port(input.type, input.present));
-    for (const TensorType& output : request.outputs) outputs_.push_back(make_port(output, true));
-    pointers_ = converted_bytes_;
-    converted_bytes_ += aligned((inputs_.size() + outputs_.size()) * sizeof(void*));
+  RandomRounding(std::int64_t stream, Draws draws) : stream_(static_cast<std::uint64_t>(stream)), draws_(draws) {}
+
+  bool takes(DType type) const override { return type == DType::kF16; }
+
+  void widen(const KernelArgs& args, DType, const void* from, float* to, std::int64_t n) const override {
+    const auto* halves = static_cast<const Half*>(from);
+    for_each_piece(*args.step, n, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<float>(halves[i]);
+    });
   }
 
-  std::size_t workspace_bytes() const override { return converted_bytes_ + kernel_->workspace_bytes(); }
-  void reserve(std::size_t num_threads) const override { kernel_->reserve(num_threads); }
-
-  void run(const KernelArgs& args) const override {
-    auto* own = static_cast<std::byte*>(args.workspace) + pointers_;
-    std::span<const void*> inputs(reinterpret_cast<const void**>(own), inputs_.size());
-    std::span<void*> outputs(reinterpret_cast<void**>(own) + inputs_.size(), outputs_.size());
-    for (std::size_t i = 0; i < inputs_.size(); ++i) inputs[i] = widen(args, i);
-    for (std::size_t i = 0; i < outputs_.size(); ++i) {
-      outputs[i] = outputs_[i].is_half ? outputs_[i].floats(args) : args.outputs[i];
-    }
-    kernel_->run({.inputs = inputs,
-                  .outputs = outputs,
-                  .workspace = static_cast<std::byte*>(args.workspace) + converted_bytes_,
-                  .step = args.step});
-    for (std::size_t i = 0; i < outputs_.size(); ++i) {
-      if (outputs_[i].is_half) round(args, i);
-    }
+  void round(const KernelArgs& args, std::size_t output, DType, const float* from, void* to,
+             std::int64_t n) const override {
+    auto* halves = static_cast<Half*>(to);
+    for_each_piece(*args.step, n, [&](std::int64_t begin, std::int64_t end) {
+      RoundingBits bits(*args.step, stream_ + output, draws_, n);
+      for (std::int64_t i = begin; i < end; ++i) halves[i] = round_at_random(from[i], bits(i));
+    });
   }
 
  private:
-  static std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-  Port make_port(const TensorType& type, bool present) {
-    Port port{.numel = type.numel(), .is_half = present && type.dtype == DType::kF16, .offset = converted_bytes_};
-    if (port.is_half) converted_bytes_ += aligned(static_cast<std::size_t>(port.numel) * sizeof(float));
-    return port;
-  }
-
-  const void* widen(const KernelArgs& args, std::size_t i) const {
-    const Port& port = inputs_[i];
-    if (!port.is_half) return args.inputs[i];
-    const auto* from = static_cast<const Half*>(args.inputs[i]);
-    float* to = port.floats(args);
-    for_each_piece(*args.step, port.numel, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t j = begin; j < end; ++j) to[j] = static_cast<float>(from[j]);
-    });
-    return to;
-  }
-
-  void round(const KernelArgs& args, std::size_t i) const {
-    const Port& port = outputs_[i];
-    const float* from = port.floats(args);
-    auto* to = static_cast<Half*>(args.outputs[i]);
-    for_each_piece(*args.step, port.numel, [&](std::int64_t begin, std::int64_t end) {
-      RoundingBits bits(*args.step, stream_ + i, draws_, port.numel);
-      for (std::int64_t j = begin; j < end; ++j) to[j] = round_at_random(from[j], bits(j));
-    });
-  }
-
-  std::unique_ptr<Kernel> kernel_;
   std::uint64_t stream_;
   Draws draws_;
-  std::vector<Port> inputs_, outputs_;
-  std::size_t pointers_ = 0;  // the float kernel's table of arguments, in the workspace: nothing is allocated
-  std::size_t converted_bytes_ = 0;
 };
 
 }  // namespace
@@ -217,14 +163,10 @@ std::int64_t RoundingStreams::operator[](const Op& op) const {
 }
 
 std::unique_ptr<Kernel> make_randomly_rounded(const Op& op, std::int64_t stream, const Backend& backend) {
-  KernelRequest request = kernel_request(op), wide = request;
-  for (KernelInput& input : wide.inputs) {
-    if (input.present && input.type.dtype == DType::kF16) input.type.dtype = DType::kF32;
-  }
-  for (TensorType& output : wide.outputs) {
-    if (output.dtype == DType::kF16) output.dtype = DType::kF32;
-  }
-  return std::make_unique<RandomlyRoundedKernel>(request, stream, draws_of(op), backend.create_kernel(wide));
+  KernelRequest request = kernel_request(op);
+  auto rounding = std::make_shared<const RandomRounding>(stream, draws_of(op));
+  auto kernel = backend.create_kernel(*widened_request(request, *rounding));
+  return make_through_float(request, std::move(rounding), std::move(kernel));
 }
 
 }  // namespace aspen

@@ -1,6 +1,6 @@
 // Half results rounded at random: up or down with a probability in proportion to the distance, so that the mean over
 // many roundings is the result itself. Numbers that half holds stay as they are. build_program asks for kernels that
-// do so.
+// do so. bfloat16 is rounded to the nearest, as is everything but half.
 //
 // The numbers drawn follow from seed, step, replica and what an op computes, never from where: whatever devices a model
 // is placed on, and if a backward pass computes a value again, results are the same. Updates draw the same numbers on

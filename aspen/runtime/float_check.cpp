@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "aspen/backends/api/convert.h"
 #include "aspen/base/error.h"
 
 namespace aspen {
@@ -10,11 +11,17 @@ namespace {
 
 constexpr std::int64_t kNone = -1;
 
+// As dispatch_floating, with bfloat16: nothing is computed here.
+template <class F>
+auto dispatch_stored_floating(DType type, F&& f) {
+  return type == DType::kBF16 ? f(TypeTag<BFloat16>{}) : dispatch_floating(type, std::forward<F>(f));
+}
+
 // The first element that is not allowed.
 std::int64_t first_against(const TensorType& type, const void* data, AllowedFloats allowed) {
-  return dispatch_floating(type.dtype, [&](auto tag) {
+  return dispatch_stored_floating(type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
+    using Wide = Accumulator<T>;
     const T* values = static_cast<const T*>(data);
     std::int64_t count = type.numel();
     for (std::int64_t i = 0; i < count; ++i) {
@@ -28,13 +35,17 @@ std::int64_t first_against(const TensorType& type, const void* data, AllowedFloa
 bool is_ordered_comparison(std::string_view op) { return op == "lt" || op == "le" || op == "gt" || op == "ge"; }
 
 std::string_view kind_of_value(const TensorType& type, const void* data, std::int64_t element) {
-  double value = dispatch_floating(type.dtype, [&](auto tag) {
-    return static_cast<double>(static_cast<const typename decltype(tag)::type*>(data)[element]);
+  double value = dispatch_stored_floating(type.dtype, [&](auto tag) {
+    return convert<double>(static_cast<const typename decltype(tag)::type*>(data)[element]);
   });
   return std::isnan(value) ? "NaN" : value > 0 ? "infinity" : "minus infinity";
 }
 
 }  // namespace
+
+bool is_finite(const TensorType& type, const void* data) {
+  return first_against(type, data, AllowedFloats::kFinite) == kNone;
+}
 
 AllowedFloats allowed_floats(const BoundInstruction& bound) {
   const auto& types = bound.instruction->input_types;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "aspen/backends/api/convert.h"
 #include "aspen/base/error.h"
 
 namespace aspen {
@@ -31,8 +32,8 @@ void OutputSink::begin(const HostOutput& output, const std::string& name, std::i
   accumulation_ = accumulation;
   has_transfers_ = has_transfers;
   stamps_.begin(has_transfers ? num_returned(output, device_iterations, accumulation) : 0);
-  if (output.mode == OutputMode::kSum && type_.dtype == DType::kF16) {
-    half_sum_.assign(static_cast<std::size_t>(type_.numel()), 0.0f);
+  if (output.mode == OutputMode::kSum && is_narrow_float(type_.dtype)) {
+    float_sum_.assign(static_cast<std::size_t>(type_.numel()), 0.0f);
   }
 }
 
@@ -80,23 +81,24 @@ void OutputSink::put(const void* data, std::int64_t position) {
 
 void OutputSink::add(const void* data, bool is_first) {
   std::int64_t count = type_.numel();
-  if (type_.dtype == DType::kF16) {
-    const auto* from = static_cast<const Half*>(data);
-    for (std::int64_t i = 0; i < count; ++i) half_sum_[i] += static_cast<float>(from[i]);
-    return;
-  }
-  dispatch(type_.dtype, [&](auto tag) {
+  dispatch_stored(type_.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* from = static_cast<const T*>(data);
-    T* to = reinterpret_cast<T*>(block(0));
-    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(is_first ? from[i] : to[i] + from[i]);
+    if constexpr (is_narrow_float(dtype_of<T>())) {
+      for (std::int64_t i = 0; i < count; ++i) float_sum_[i] += static_cast<float>(from[i]);
+    } else {
+      T* to = reinterpret_cast<T*>(block(0));
+      for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(is_first ? from[i] : to[i] + from[i]);
+    }
   });
 }
 
 void OutputSink::finish() {
-  if (!has_transfers_ || output_.mode != OutputMode::kSum || type_.dtype != DType::kF16) return;
-  auto* to = reinterpret_cast<Half*>(block(0));
-  for (std::size_t i = 0; i < half_sum_.size(); ++i) to[i] = static_cast<Half>(half_sum_[i]);
+  if (!has_transfers_ || output_.mode != OutputMode::kSum || !is_narrow_float(type_.dtype)) return;
+  dispatch_stored(type_.dtype, [&](auto tag) {
+    auto* to = reinterpret_cast<typename decltype(tag)::type*>(block(0));
+    std::transform(float_sum_.begin(), float_sum_.end(), to, convert<typename decltype(tag)::type, float>);
+  });
 }
 
 }  // namespace aspen

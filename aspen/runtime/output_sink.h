@@ -45,7 +45,7 @@ class OutputSink {
   std::int64_t device_iterations_ = 1, accumulation_ = 1;
   bool has_transfers_ = true;
   TransferStamps stamps_;
-  std::vector<float> half_sum_;  // kSum of half adds up in float and rounds once
+  std::vector<float> float_sum_;  // kSum of half and bfloat16 adds up in float and rounds once
 };
 
 }  // namespace aspen

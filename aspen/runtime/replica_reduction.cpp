@@ -36,7 +36,7 @@ std::vector<Reduction> plan_reductions(const Program& program, const std::vector
 }
 
 void run(const Reduction& reduction) {
-  dispatch(reduction.dtype, [&](auto tag) {
+  dispatch_stored(reduction.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     constexpr std::int64_t kBlock = 256;
     std::array<Accumulator<T>, kBlock> sum;

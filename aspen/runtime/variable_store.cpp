@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "aspen/backends/api/convert.h"
 #include "aspen/base/error.h"
 #include "aspen/runtime/variable_refresh.h"
 
@@ -66,12 +67,12 @@ void VariableStore::check(const ProgramVariable& variable) const {
 
 void VariableStore::fill(const ProgramVariable& variable) const {
   std::size_t element = size_of(variable.type.dtype);
-  dispatch(variable.type.dtype, [&](auto tag) {
+  dispatch_stored(variable.type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (const ReplicaMemory& memory : memories_) {
       for (const BufferRef& place : variable.places) {
         std::fill_n(reinterpret_cast<T*>(memory.address(place).base), place.bytes / element,
-                    static_cast<T>(variable.initial));
+                    convert<T>(variable.initial));
       }
     }
   });

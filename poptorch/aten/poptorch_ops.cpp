@@ -52,7 +52,8 @@ void end_ipu_block() {
 c10::ScalarType type_named(const std::string& name) {
   if (name == "FLOAT") return c10::ScalarType::Float;
   if (name == "FLOAT16") return c10::ScalarType::Half;
-  throw UserError("[internal_cast] there is no type \"{}\"; expected FLOAT or FLOAT16.", name);
+  if (name == "BFLOAT16") return c10::ScalarType::BFloat16;
+  throw UserError("[internal_cast] there is no type \"{}\"; expected FLOAT, FLOAT16 or BFLOAT16.", name);
 }
 
 at::Tensor internal_cast(const at::Tensor& x, std::string type) { return x.to(type_named(type)); }

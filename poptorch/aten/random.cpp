@@ -9,9 +9,9 @@
 namespace poptorch {
 namespace {
 
-// Uniform on [0, 1) or standard normal. Half is drawn as float32 first: rounding must not reach 1.
-Expr draw(Call& call, const char* op, Shape shape) {
-  return expr(call, call.b.make(op, {}, aspen::RandomAttrs{DType::kF32, std::move(shape), call.new_stream()}));
+// Uniform on [0, 1) or standard normal.
+Expr draw(Call& call, const char* op, Shape shape, DType dtype = DType::kF32) {
+  return expr(call, call.b.make(op, {}, aspen::RandomAttrs{dtype, std::move(shape), call.new_stream()}));
 }
 Expr uniform(Call& call, Shape shape) { return draw(call, "random_uniform", std::move(shape)); }
 Expr normal(Call& call, Shape shape) { return draw(call, "random_normal", std::move(shape)); }
@@ -91,16 +91,22 @@ Handler alpha_dropout(bool features) {
   };
 }
 
+// Drawn in their very type: rounding a finer number below 1 could give 1.
+void give_drawn(Call& call, const char* op, Shape shape, ScalarType type) {
+  const DType dtype = graph_dtype(type);
+  give(call, draw(call, op, std::move(shape), aspen::is_floating(dtype) ? dtype : DType::kF32), type);
+}
+
 // rand(int[] size, *, ScalarType? dtype=None, ...), randn(...), and .generator
-Handler sized(Expr (*source)(Call&, Shape)) {
-  return [source](Call& call) {
-    give(call, source(call, call.integers("size")), call.dtype_option("dtype").value_or(default_float()));
+Handler sized(const char* op) {
+  return [op](Call& call) {
+    give_drawn(call, op, call.integers("size"), call.dtype_option("dtype").value_or(default_float()));
   };
 }
 // rand_like(Tensor self, *, ScalarType? dtype=None, ...), randn_like(...)
-Handler like(Expr (*source)(Call&, Shape)) {
-  return [source](Call& call) {
-    give(call, source(call, call.value("self")->shape()), call.dtype_option("dtype").value_or(call.dtype("self")));
+Handler like(const char* op) {
+  return [op](Call& call) {
+    give_drawn(call, op, call.value("self")->shape(), call.dtype_option("dtype").value_or(call.dtype("self")));
   };
 }
 
@@ -134,6 +140,7 @@ void randint_like(Call& call) {
 double largest_random(ScalarType type) {
   switch (type) {
     case ScalarType::Half: return 2049;  // 2^11 + 1: all integers up to there are exact
+    case ScalarType::BFloat16: return 257;
     case ScalarType::Float:
     case ScalarType::Double: return 16777217;
     case ScalarType::Byte: return 256;
@@ -241,12 +248,12 @@ void register_random(HandlerTable& table) {
   table.add("aten::feature_dropout", feature_dropout);
   table.add("aten::alpha_dropout", alpha_dropout(false));
   table.add("aten::feature_alpha_dropout", alpha_dropout(true));
-  table.add("aten::rand", sized(uniform));
-  table.add("aten::rand.generator", sized(uniform));
-  table.add("aten::randn", sized(normal));
-  table.add("aten::randn.generator", sized(normal));
-  table.add("aten::rand_like", like(uniform));
-  table.add("aten::randn_like", like(normal));
+  table.add("aten::rand", sized("random_uniform"));
+  table.add("aten::rand.generator", sized("random_uniform"));
+  table.add("aten::randn", sized("random_normal"));
+  table.add("aten::randn.generator", sized("random_normal"));
+  table.add("aten::rand_like", like("random_uniform"));
+  table.add("aten::randn_like", like("random_normal"));
   for (const char* overload : {"", ".generator", ".low", ".low_generator"})
     table.add(std::string("aten::randint") + overload, randint);
   table.add("aten::randint_like", randint_like);

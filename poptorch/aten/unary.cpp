@@ -128,7 +128,9 @@ void nan_to_num(Call& call) {
   ScalarType type = call.dtype("self");
   if (!is_float(type)) return call.result(call.value("self"), type);
   Expr x = expr(call, call.value("self"));
-  double largest = x.dtype() == DType::kF16 ? 65504 : std::numeric_limits<float>::max();
+  double largest = x.dtype() == DType::kF16    ? 65504
+                   : x.dtype() == DType::kBF16 ? 0x1.fep127
+                                               : std::numeric_limits<float>::max();
   Expr y = where(isnan(x), number_or(call, "nan", 0), x);
   y = where(x == kInfinity, number_or(call, "posinf", largest), y);
   y = where(x == -kInfinity, number_or(call, "neginf", -largest), y);

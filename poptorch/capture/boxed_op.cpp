@@ -57,8 +57,8 @@ BoxedOp::BoxedOp(const c10::OperatorHandle& op, const torch::jit::Stack& argumen
 void BoxedOp::widen_constants() {
   for (c10::IValue& argument : arguments_) {
     argument = map_tensors(argument, [](const at::Tensor& tensor) {
-      const bool half = tensor.defined() && tensor.scalar_type() == at::kHalf;
-      return half ? tensor.to(at::kFloat) : tensor;
+      const bool is_narrow = tensor.defined() && is_narrow_float(tensor.scalar_type());
+      return is_narrow ? tensor.to(at::kFloat) : tensor;
     });
   }
 }

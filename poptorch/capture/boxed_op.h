@@ -9,6 +9,9 @@
 
 namespace poptorch {
 
+// Float16 and bfloat16, in which torch computes little on the CPU.
+inline bool is_narrow_float(c10::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
+
 class BoxedOp {
  public:
   // is_input tells which tensors of the arguments vary; the others are copied. A tensor that appears twice is one
@@ -20,7 +23,7 @@ class BoxedOp {
   const std::vector<at::Tensor>& inputs() const { return inputs_; }    // as they were given
   const std::vector<at::Tensor>& written() const { return written_; }  // arguments the op writes, as they were given
 
-  // From now on fixed arguments in half precision are float32.
+  // From now on fixed arguments in half or bfloat16 are float32.
   void widen_constants();
 
   struct Results {

@@ -26,7 +26,7 @@ std::vector<at::Tensor> made_up_numbers(const BoxedOp& op, MadeUp kind, bool wid
   const at::Generator own = at::detail::createCPUGenerator();  // the user's is not ours to move
   for (const at::Tensor& input : op.inputs()) {
     const bool floating = c10::isFloatingType(input.scalar_type());
-    const auto type = widen && input.scalar_type() == at::kHalf ? at::kFloat : input.scalar_type();
+    const auto type = widen && is_narrow_float(input.scalar_type()) ? at::kFloat : input.scalar_type();
     const bool square = input.dim() >= 2 && input.size(-1) == input.size(-2);
     if (floating && kind == MadeUp::kIdentity && square) {
       numbers.push_back(at::eye(input.size(-1)).expand(input.sizes()).to(type).contiguous());
@@ -47,10 +47,10 @@ BoxedOp::Results try_out(const BoxedOp& op, bool widen) {
   return op.call(made_up_numbers(op, MadeUp::kIdentity, widen), c10::Device(c10::DeviceType::CPU));
 }
 
-// Torch computes little in half precision on the CPU.
+// Torch computes little in half precision on the CPU, and not everything in bfloat16.
 bool needs_float(const BoxedOp& op) {
-  const auto is_half = [](const at::Tensor& input) { return input.scalar_type() == at::kHalf; };
-  if (std::none_of(op.inputs().begin(), op.inputs().end(), is_half)) return false;
+  const auto is_narrow = [](const at::Tensor& input) { return is_narrow_float(input.scalar_type()); };
+  if (std::none_of(op.inputs().begin(), op.inputs().end(), is_narrow)) return false;
   try {
     try_out(op, false);
     return false;
@@ -77,8 +77,10 @@ BoxedOp::Results example_results(const BoxedOp& op, bool widen) {
   }
   BoxedOp::Results results = try_out(op, widen);
   if (!widen) return results;
+  const auto narrow = std::find_if(op.inputs().begin(), op.inputs().end(),
+                                   [](const at::Tensor& input) { return is_narrow_float(input.scalar_type()); });
   for (at::Tensor& result : results.flat) {
-    if (result.defined() && result.scalar_type() == at::kFloat) result = result.to(at::kHalf);
+    if (result.defined() && result.scalar_type() == at::kFloat) result = result.to(narrow->scalar_type());
   }
   return results;
 }
@@ -121,7 +123,7 @@ torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& 
   HostWork work{.name = full_name(op), .is_foreign = is_foreign(op)};
   work.inputs = wires_of(boxed.inputs());
   for (Wire& input : work.inputs) {
-    if (widen && input.torch_type == at::kHalf) input.torch_type = at::kFloat;
+    if (widen && is_narrow_float(input.torch_type)) input.torch_type = at::kFloat;
   }
   std::vector<std::size_t> results;  // of the op's flat results, those that are outputs
   for (std::size_t i = 0; i < example.flat.size(); ++i) {

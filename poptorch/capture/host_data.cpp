@@ -22,9 +22,9 @@ namespace {
 std::optional<DType> find_graph_dtype(ScalarType type) {
   switch (type) {
     case ScalarType::Float:
-    case ScalarType::Double:
-    case ScalarType::BFloat16: return DType::kF32;
+    case ScalarType::Double: return DType::kF32;
     case ScalarType::Half: return DType::kF16;
+    case ScalarType::BFloat16: return DType::kBF16;
     case ScalarType::Int:
     case ScalarType::Long: return DType::kI32;
     case ScalarType::Short: return DType::kI16;
@@ -57,6 +57,7 @@ ScalarType host_dtype(DType type) {
   switch (type) {
     case DType::kF32: return ScalarType::Float;
     case DType::kF16: return ScalarType::Half;
+    case DType::kBF16: return ScalarType::BFloat16;
     case DType::kF64: return ScalarType::Double;
     case DType::kI32: return ScalarType::Int;
     case DType::kI16: return ScalarType::Short;

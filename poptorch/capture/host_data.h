@@ -1,4 +1,4 @@
-// Between torch tensors on the host and the bytes of graph values: int64 is held as i32, float64 and bfloat16 as f32.
+// Between torch tensors on the host and the bytes of graph values: int64 is held as i32, float64 as f32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@ namespace poptorch {
 bool is_supported(c10::ScalarType type);
 aspen::DType graph_dtype(c10::ScalarType type);  // UserError for types that are not supported
 inline constexpr std::string_view kSupportedTypes =
-    "float32, float16, int32, int16, int8, uint8 and bool, and int64, float64, bfloat16 in a narrower form";
+    "float32, float16, bfloat16, int32, int16, int8, uint8 and bool, and int64 and float64 in a narrower form";
 // The torch type a graph type shows as when nothing else is known: i32 -> int64.
 c10::ScalarType default_torch_dtype(aspen::DType type);
 // The torch type with the very layout of the graph type: i32 -> int32.

@@ -114,5 +114,18 @@ TEST(Values, TensorKeptAfterCaptureIsRefused) {
   EXPECT_THROW(kept + 1, aspen::UserError);
 }
 
+TEST(Values, BFloat16IsATypeOfTheGraph) {
+  const auto patterns = torch::arange(-32768, 32768, torch::kInt).to(torch::kShort).view(torch::kBFloat16);
+  const auto captured = capture_and_run(
+      [](const Tensors& in) -> Tensors {
+        return {in[0].view({256, 256}).t().contiguous(), in[0].to(torch::kFloat)};
+      },
+      {patterns});
+  EXPECT_EQ(captured.outputs[0].scalar_type(), torch::kBFloat16);
+  EXPECT_TRUE(
+      torch::equal(captured.outputs[0].t().contiguous().view(torch::kShort).flatten(), patterns.view(torch::kShort)));
+  EXPECT_TRUE(torch::equal(captured.outputs[1].nan_to_num(0, 1, 2), patterns.to(torch::kFloat).nan_to_num(0, 1, 2)));
+}
+
 }  // namespace
 }  // namespace poptorch

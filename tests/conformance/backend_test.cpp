@@ -1,4 +1,5 @@
-// Every backend against the reference, on every example, in the example's types and in half; and every in-place use
+// Every backend against the reference, on every example, in the example's types, in half and in bfloat16; bfloat16 on
+// every backend against float32 rounded once; and every in-place use
 // an op declares against the same op with memory of its own.
 #include <gtest/gtest.h>
 
@@ -67,6 +68,48 @@ TEST_P(InHalf, EqualsReference) {
   compare_backends(GetParam(), inputs);
 }
 
+class InBFloat16 : public ::testing::TestWithParam<Case> {};
+
+TEST_P(InBFloat16, EqualsReference) {
+  std::vector<HostTensor> inputs = case_inputs(GetParam(), DType::kBF16);
+  try {
+    CaseGraph accepted(GetParam(), inputs);
+  } catch (const UserError& error) {
+    GTEST_SKIP() << "the op does not take bfloat16 here: " << error.what();
+  }
+  compare_backends(GetParam(), inputs);
+}
+
+std::vector<HostTensor> in_float32(const std::vector<HostTensor>& tensors) {
+  std::vector<HostTensor> wide;
+  for (const HostTensor& tensor : tensors) {
+    bool is_narrow = tensor.type().dtype == DType::kBF16;
+    wide.push_back(is_narrow ? HostTensor({DType::kF32, tensor.type().shape}, tensor.numbers()) : tensor);
+  }
+  return wide;
+}
+
+// The same numbers in float32, rounded at the end: bfloat16 loses nothing on the way. Random numbers of its own aside.
+TEST_P(InBFloat16, EqualsFloat32RoundedOnce) {
+  const Case& c = GetParam();
+  std::vector<HostTensor> inputs = case_inputs(c, DType::kBF16), wide_inputs = in_float32(inputs);
+  try {
+    CaseGraph narrow(c, inputs), wide(c, wide_inputs);
+    for (const auto& backend : backends()) {
+      Interpretation actual = Interpreter(narrow.graph, *backend)(narrow.bind(inputs), kStep);
+      Interpretation expected = Interpreter(wide.graph, *backend)(wide.bind(wide_inputs), kStep);
+      for (std::size_t i = 0; i < narrow.op->num_outputs(); ++i) {
+        const HostTensor& y = actual.values.at(narrow.op->output(i));
+        HostTensor rounded(y.type(), expected.values.at(wide.op->output(i)).numbers());
+        ASSERT_EQ(y.numbers(), rounded.numbers())
+            << to_string(kernel_request(*narrow.op)) << " on " << backend->name() << ", output " << i;
+      }
+    }
+  } catch (const UserError& error) {
+    GTEST_SKIP() << "the op does not take bfloat16 here: " << error.what();
+  }
+}
+
 // What the op leaves in output `output` when that shares the memory of input `input`.
 HostTensor run_in_place(const Backend& backend, const CaseGraph& graph, std::vector<HostTensor> inputs,
                         std::size_t output, std::size_t input) {
@@ -106,6 +149,7 @@ TEST_P(OnBackends, MayRunInPlaceWhereDeclared) {
 
 INSTANTIATE_TEST_SUITE_P(Ops, OnBackends, ::testing::ValuesIn(all_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Ops, InHalf, ::testing::ValuesIn(float_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Ops, InBFloat16, ::testing::ValuesIn(float_cases()), case_name);
 
 }  // namespace
 }  // namespace aspen::testing

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "aspen/backends/api/convert.h"
 #include "aspen/backends/cpu/cpu_backend.h"
 #include "aspen/backends/reference/reference_backend.h"
 #include "aspen/compiler/ir/op_def.h"
@@ -103,10 +104,10 @@ inline Buffer random_buffer(const TensorType& type, std::mt19937& random, double
   Buffer buffer(type.bytes());
   std::uniform_real_distribution<double> real(low, high);
   std::uniform_int_distribution<int> whole(0, top - 1);
-  dispatch(type.dtype, [&](auto tag) {
+  dispatch_stored(type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (std::int64_t i = 0; i < type.numel(); ++i) {
-      buffer.as<T>()[i] = is_floating(type.dtype) ? static_cast<T>(real(random)) : static_cast<T>(whole(random));
+      buffer.as<T>()[i] = convert<T>(is_floating(type.dtype) ? real(random) : whole(random));
     }
   });
   return buffer;
@@ -115,15 +116,15 @@ inline Buffer random_buffer(const TensorType& type, std::mt19937& random, double
 // An error of `tolerance` times the largest element (sums in another order), or 0: equal to the last bit.
 inline void expect_close(const TensorType& type, const Buffer& expected, const Buffer& actual, double tolerance,
                          const std::string& what) {
-  dispatch(type.dtype, [&](auto tag) {
+  dispatch_stored(type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     double largest = 0;
     for (std::int64_t i = 0; i < type.numel(); ++i) {
-      double e = static_cast<double>(expected.as<T>()[i]);
+      double e = convert<double>(expected.as<T>()[i]);
       if (std::isfinite(e)) largest = std::max(largest, std::abs(e));
     }
     for (std::int64_t i = 0; i < type.numel(); ++i) {
-      double e = static_cast<double>(expected.as<T>()[i]), a = static_cast<double>(actual.as<T>()[i]);
+      double e = convert<double>(expected.as<T>()[i]), a = convert<double>(actual.as<T>()[i]);
       bool same = e == a || (std::isnan(e) && std::isnan(a)) || std::abs(e - a) <= tolerance * largest;
       ASSERT_TRUE(same) << what << ": element " << i << " is " << a << ", the reference has " << e;
     }
@@ -162,6 +163,7 @@ inline void compare(const std::string& op, const Attrs& attrs, const InputTypes&
 
 inline TensorType f32(Shape shape) { return {DType::kF32, std::move(shape)}; }
 inline TensorType f16(Shape shape) { return {DType::kF16, std::move(shape)}; }
+inline TensorType bf16(Shape shape) { return {DType::kBF16, std::move(shape)}; }
 inline TensorType i32(Shape shape) { return {DType::kI32, std::move(shape)}; }
 
 }  // namespace aspen::testing

@@ -1,4 +1,5 @@
-// Half through float (aspen/backends/cpu/widened.h): results are those of the reference up to one rounding.
+// Half and bfloat16 through float (aspen/backends/cpu/widened.h): results are those of the reference up to one
+// rounding.
 #include <cstring>
 
 #include "aspen/backends/cpu/elementwise.h"
@@ -87,15 +88,28 @@ std::vector<HalfCase> all_cases() {
 
 class HalfKernels : public ::testing::Test {
  protected:
-  // One step of half at the largest element; what is not half has the tolerance of float.
-  static double tolerance(const TensorType& type) { return type.dtype == DType::kF16 ? 1.0 / 1024 : 2e-6; }
+  // One step of the type at the largest element.
+  static double tolerance(const TensorType& type) {
+    return type.dtype == DType::kF16 ? 1.0 / 1024 : type.dtype == DType::kBF16 ? 1.0 / 128 : 2e-6;
+  }
 
   std::unique_ptr<Backend> reference_ = make_reference_backend();
   const Backend& cpu_ = tuned_backend();
 };
 
+std::vector<HalfCase> in_bfloat16(std::vector<HalfCase> cases) {
+  for (HalfCase& c : cases) {
+    for (auto& type : c.inputs) {
+      if (type && type->dtype == DType::kF16) type->dtype = DType::kBF16;
+    }
+  }
+  return cases;
+}
+
 TEST_F(HalfKernels, EqualTheReference) {
-  for (const HalfCase& c : all_cases()) {
+  std::vector<HalfCase> cases = all_cases(), narrow = in_bfloat16(cases);
+  cases.insert(cases.end(), narrow.begin(), narrow.end());
+  for (const HalfCase& c : cases) {
     KernelRequest request = request_of(c.op, c.attrs, c.inputs);
     std::mt19937 random(7);
     std::vector<Buffer> buffers;
@@ -145,7 +159,7 @@ TEST_F(HalfKernels, ConversionsRoundLikeTheCompiler) {
     std::memcpy(&halves[i], &bits, sizeof bits);
   }
   auto n = static_cast<std::int64_t>(halves.size());
-  half_to_float(halves.data(), floats.data(), n);
+  to_float(halves.data(), floats.data(), n);
   for (std::size_t i = 0; i < halves.size(); ++i) {
     auto expected = static_cast<float>(halves[i]);
     ASSERT_TRUE(floats[i] == expected || (std::isnan(floats[i]) && std::isnan(expected))) << i;
@@ -154,11 +168,28 @@ TEST_F(HalfKernels, ConversionsRoundLikeTheCompiler) {
     std::vector<float> scaled(halves.size());
     for (std::size_t i = 0; i < halves.size(); ++i) scaled[i] = floats[i] * factor;
     std::vector<Half> rounded(halves.size());
-    float_to_half(scaled.data(), rounded.data(), n);
+    from_float(scaled.data(), rounded.data(), n);
     for (std::size_t i = 0; i < halves.size(); ++i) {
       auto expected = static_cast<Half>(scaled[i]);
       ASSERT_TRUE(rounded[i] == expected || (rounded[i] != rounded[i] && expected != expected))
           << scaled[i] << " became " << static_cast<float>(rounded[i]);
+    }
+  }
+}
+
+TEST_F(HalfKernels, ConversionsOfBFloat16AreThoseOfTheType) {
+  std::vector<BFloat16> narrow(65536 + 5);
+  std::vector<float> floats(narrow.size());
+  for (std::size_t i = 0; i < narrow.size(); ++i) narrow[i].bits = static_cast<std::uint16_t>(i);
+  auto n = static_cast<std::int64_t>(narrow.size());
+  to_float(narrow.data(), floats.data(), n);
+  for (float factor : {1.0f, 1.00390625f, 0.998046875f, 0.7f, 1e-3f}) {
+    std::vector<float> scaled(narrow.size());
+    for (std::size_t i = 0; i < narrow.size(); ++i) scaled[i] = factor == 1 ? floats[i] : floats[i] * factor;
+    std::vector<BFloat16> rounded(narrow.size());
+    from_float(scaled.data(), rounded.data(), n);
+    for (std::size_t i = 0; i < narrow.size(); ++i) {
+      ASSERT_EQ(rounded[i].bits, factor == 1 ? narrow[i].bits : BFloat16(scaled[i]).bits) << scaled[i];
     }
   }
 }

@@ -16,14 +16,14 @@ HostTensor::HostTensor(TensorType type, const std::vector<double>& numbers) : Ho
 }
 
 double HostTensor::at(std::int64_t i) const {
-  return dispatch(type_.dtype, [&](auto tag) {
+  return dispatch_stored(type_.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return static_cast<double>(reinterpret_cast<const T*>(bytes_.data())[i]);
+    return convert<double>(reinterpret_cast<const T*>(bytes_.data())[i]);
   });
 }
 
 void HostTensor::set(std::int64_t i, double value) {
-  dispatch(type_.dtype, [&](auto tag) {
+  dispatch_stored(type_.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     reinterpret_cast<T*>(bytes_.data())[i] = convert<T>(value);
   });

@@ -18,6 +18,9 @@ inline HostTensor f32(Shape shape, const Numbers& numbers) {
 inline HostTensor f16(Shape shape, const Numbers& numbers) {
   return HostTensor({DType::kF16, std::move(shape)}, numbers);
 }
+inline HostTensor bf16(Shape shape, const Numbers& numbers) {
+  return HostTensor({DType::kBF16, std::move(shape)}, numbers);
+}
 inline HostTensor i32(Shape shape, const Numbers& numbers) {
   return HostTensor({DType::kI32, std::move(shape)}, numbers);
 }

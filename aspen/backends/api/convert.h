@@ -1,6 +1,6 @@
 // Conversion of one element between types, with every case defined (and equal to what PyTorch does on x86):
 // float to integer truncates, goes through int32 and is cut to size; what int32 cannot hold (NaN too) becomes
-// INT32_MIN first. Anything to bool asks != 0.
+// INT32_MIN first. Anything to bool asks != 0. Half and bfloat16 go through float.
 #pragma once
 
 #include <cmath>
@@ -25,8 +25,10 @@ template <class To, class From>
 To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
-  } else if constexpr (std::is_same_v<From, Half>) {
+  } else if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>) {
     return convert<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, BFloat16>) {
+    return BFloat16(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {

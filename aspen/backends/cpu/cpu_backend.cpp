@@ -1,5 +1,6 @@
 #include "aspen/backends/cpu/cpu_backend.h"
 
+#include "aspen/backends/cpu/widened.h"
 #include "aspen/backends/reference/reference_backend.h"
 
 namespace aspen {
@@ -15,11 +16,18 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Kernel> create_kernel(const KernelRequest& request) const override {
     std::string why;
     if (auto kernel = tuned_.create(request, why)) return kernel;
+    if (computes_in_bfloat16(request)) return through_float(request);
     if (auto kernel = plain_.create(request, why)) return kernel;
     throw UserError("the cpu backend cannot run {}: {}", to_string(request), why);
   }
 
  private:
+  std::unique_ptr<Kernel> through_float(const KernelRequest& request) const {
+    auto conversion = vector_conversion();
+    auto kernel = create_kernel(*widened_request(request, *conversion));
+    return make_through_float(request, std::move(conversion), std::move(kernel));
+  }
+
   KernelRegistry tuned_, plain_;
 };
 

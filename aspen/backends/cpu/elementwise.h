@@ -1,5 +1,5 @@
-// Elementwise kernels from vectorised float loops: rows of broadcast operands, half through float blocks. Called by the
-// kernels of unary, binary and compare ops.
+// Elementwise kernels from vectorised float loops: rows of broadcast operands, half and bfloat16 through float blocks.
+// Called by the kernels of unary, binary and compare ops.
 #pragma once
 
 #include "aspen/backends/api/kernel.h"
@@ -25,8 +25,10 @@ std::unique_ptr<Kernel> make_binary_loop(const KernelRequest& request, BinaryLoo
                                          const LoopParameters& parameters, std::string& why);
 std::unique_ptr<Kernel> make_compare_loop(const KernelRequest& request, CompareLoop loop, std::string& why);
 
-// Conversion of n elements.
-void half_to_float(const Half* x, float* y, std::int64_t n);
-void float_to_half(const float* x, Half* y, std::int64_t n);
+// Conversion of n elements, rounded to the nearest.
+void to_float(const Half* x, float* y, std::int64_t n);
+void to_float(const BFloat16* x, float* y, std::int64_t n);
+void from_float(const float* x, Half* y, std::int64_t n);
+void from_float(const float* x, BFloat16* y, std::int64_t n);
 
 }  // namespace aspen

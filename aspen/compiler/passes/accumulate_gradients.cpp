@@ -50,7 +50,7 @@ class GradientAccumulator {
 
   DType accumulator_type(DType gradient) const {
     if (options_.optimizer.accumulator_type == DType::kF16) return DType::kF16;
-    return gradient == DType::kF16 ? DType::kF32 : gradient;
+    return is_narrow_float(gradient) ? DType::kF32 : gradient;
   }
 
   Value* mean_of(Value* sum) {

@@ -139,7 +139,7 @@ bool is_lossless(DType from, DType to) {
   std::size_t bits = 8 * size_of(from);
   if (to == DType::kF64) return true;
   if (to == DType::kF32) return bits <= 16;
-  if (to == DType::kF16) return bits <= 8;
+  if (is_narrow_float(to)) return bits <= 8;
   if (from == DType::kU8) return to == DType::kI16 || to == DType::kI32;
   return to != DType::kU8 && size_of(from) < size_of(to);
 }

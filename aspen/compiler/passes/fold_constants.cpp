@@ -5,6 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "aspen/backends/api/convert.h"
 #include "aspen/base/log.h"
 #include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/builder.h"
@@ -26,10 +27,10 @@ std::optional<double> uniform(const TensorType& type, const Bytes& bytes) {
   for (std::size_t i = size; i < bytes.size(); i += size) {
     if (std::memcmp(bytes.data(), bytes.data() + i, size) != 0) return std::nullopt;
   }
-  return dispatch(type.dtype, [&](auto tag) {
+  return dispatch_stored(type.dtype, [&](auto tag) {
     typename decltype(tag)::type value;
     std::memcpy(&value, bytes.data(), sizeof(value));
-    return static_cast<double>(value);
+    return convert<double>(value);
   });
 }
 

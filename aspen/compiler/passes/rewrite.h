@@ -27,6 +27,9 @@ Value* find_value(const Graph& graph, std::string_view name);  // among the resu
 // need not be again.
 bool only_moves(const Op& op);
 
+// Whether it is an optimiser's update of a parameter.
+bool is_update(const Op& op);
+
 // The seed of the backward pass: what the loss is multiplied with.
 inline constexpr const char* kSeedName = "loss_seed";
 

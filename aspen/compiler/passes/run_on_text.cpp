@@ -85,7 +85,7 @@ class OptionReader {
     flag("tf_variant", spec.tf_variant);
     flag("scales_loss", spec.scales_loss);
     number("max_grad_norm", spec.max_grad_norm);
-    const std::map<std::string, DType> types{{"f32", DType::kF32}, {"f16", DType::kF16}};
+    const std::map<std::string, DType> types{{"f32", DType::kF32}, {"f16", DType::kF16}, {"bf16", DType::kBF16}};
     choice("accumulators", spec.accumulator_type, types);
     choice("first_order", spec.first_order_type, types);
     choice("second_order", spec.second_order_type, types);

@@ -29,6 +29,11 @@ void define_cast(OpRegistry& ops) {
   };
   example(DType::kF32, DType::kF16, 100);
   example(DType::kF16, DType::kF32, 100);
+  example(DType::kF32, DType::kBF16, 100);
+  example(DType::kBF16, DType::kF32, 100);
+  example(DType::kBF16, DType::kF16, 100);
+  example(DType::kBF16, DType::kI32, 1000);
+  example(DType::kI32, DType::kBF16, 0);
   example(DType::kF32, DType::kI32, 1000);
   example(DType::kF32, DType::kU8, 1000);
   example(DType::kF32, DType::kBool, 2);

@@ -12,8 +12,8 @@ void cast_row(const void* x, void* y, std::int64_t n) {
 }
 
 void cast(const KernelCall& call) {
-  dispatch(call.in_type(0).dtype, [&](auto from) {
-    dispatch(call.out_type(0).dtype, [&](auto to) {
+  dispatch_stored(call.in_type(0).dtype, [&](auto from) {
+    dispatch_stored(call.out_type(0).dtype, [&](auto to) {
       cast_row<typename decltype(from)::type, typename decltype(to)::type>(call.in<void>(0), call.out<void>(0),
                                                                            call.in_type(0).numel());
     });

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "aspen/backends/reference/reference_backend.h"
@@ -34,6 +35,35 @@ TEST(Cast, HalfRoundsToNearestEven) {
   EXPECT_EQ(convert_numbers(DType::kF32, DType::kF16, {2049, 2051, 65519})[0], 2048);
   EXPECT_EQ(convert_numbers(DType::kF32, DType::kF16, {2049, 2051, 65519})[1], 2052);
   EXPECT_TRUE(std::isinf(convert_numbers(DType::kF32, DType::kF16, {65520})[0]));
+}
+
+TEST(Cast, BFloat16RoundsToNearestEvenAndKeepsItsNans) {
+  // 257 lies between 256 and 258, 259 between 258 and 260.
+  Numbers rounded = convert_numbers(DType::kF32, DType::kBF16, {257, 259, 257.01, -0.0, 3.4e38, 1e-41});
+  EXPECT_EQ(rounded[0], 256);
+  EXPECT_EQ(rounded[1], 260);
+  EXPECT_EQ(rounded[2], 258);
+  EXPECT_TRUE(std::signbit(rounded[3]));
+  EXPECT_TRUE(std::isinf(rounded[4]));
+  EXPECT_EQ(rounded[5], 0x1p-133 * std::round(static_cast<double>(1e-41f) * 0x1p133));  // below the normal numbers
+  EXPECT_TRUE(std::isnan(convert_numbers(DType::kF32, DType::kBF16, {std::nan("")})[0]));
+  for (std::uint32_t i = 0; i < 0x10000; ++i) {
+    BFloat16 x;
+    x.bits = static_cast<std::uint16_t>(i);
+    EXPECT_EQ(BFloat16(static_cast<float>(x)).bits, i);
+  }
+  // A NaN that is one only in the digits bfloat16 lacks.
+  EXPECT_EQ(BFloat16(std::bit_cast<float>(0x7f800001u)).bits, 0x7fc0);
+}
+
+TEST(Cast, BFloat16BecomesWhatItsFloatWould) {
+  Numbers x{2.90625, -2.90625, 300, -1, 3e9, std::nan("")};
+  EXPECT_EQ(convert_numbers(DType::kBF16, DType::kI32, x), (Numbers{2, -2, 300, -1, -2147483648.0, -2147483648.0}));
+  EXPECT_EQ(convert_numbers(DType::kBF16, DType::kU8, x), (Numbers{2, 254, 44, 255, 0, 0}));
+  EXPECT_EQ(convert_numbers(DType::kBF16, DType::kBool, {0, -0.0, 0.1, std::nan("")}), (Numbers{0, 0, 1, 1}));
+  EXPECT_TRUE(std::isinf(convert_numbers(DType::kBF16, DType::kF16, {65536})[0]));
+  EXPECT_EQ(convert_numbers(DType::kI32, DType::kBF16, {257, -3, 0}), (Numbers{256, -3, 0}));
+  EXPECT_EQ(convert_numbers(DType::kBool, DType::kBF16, {1, 0}), (Numbers{1, 0}));
 }
 
 }  // namespace

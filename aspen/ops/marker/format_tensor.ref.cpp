@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "aspen/backends/api/convert.h"
+
 namespace aspen {
 namespace {
 
@@ -24,8 +26,8 @@ class Formatter {
   bool aligned() const { return attrs_.digits > 0; }
 
   double number(std::int64_t i) const {
-    return dispatch(type_.dtype, [&](auto tag) {
-      return static_cast<double>(static_cast<const typename decltype(tag)::type*>(data_)[i]);
+    return dispatch_stored(type_.dtype, [&](auto tag) {
+      return convert<double>(static_cast<const typename decltype(tag)::type*>(data_)[i]);
     });
   }
 

@@ -25,7 +25,7 @@ TensorType loss_of(const InferContext& c, const TensorType& x, const TensorType&
   return {x.dtype, reduction == "none" ? target.shape : Shape{}};
 }
 
-TensorType total_of(const TensorType& x) { return {x.dtype == DType::kF16 ? DType::kF32 : x.dtype, {}}; }
+TensorType total_of(const TensorType& x) { return {is_narrow_float(x.dtype) ? DType::kF32 : x.dtype, {}}; }
 
 std::vector<TensorType> infer_nll(const InferContext& c) {
   return {loss_of(c, c.in(0), c.in(1), c.has(2) ? &c.in(2) : nullptr), total_of(c.in(0))};

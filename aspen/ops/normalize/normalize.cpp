@@ -12,7 +12,7 @@ namespace {
 TensorType statistics_of(const InferContext& c, const TensorType& x) {
   const auto& axes = c.attrs<NormalizeAttrs>().axes;
   c.check(is_floating(x.dtype), "takes floating point inputs, not {}.", to_string(x));
-  TensorType statistics{x.dtype == DType::kF16 ? DType::kF32 : x.dtype, x.shape};
+  TensorType statistics{is_narrow_float(x.dtype) ? DType::kF32 : x.dtype, x.shape};
   std::int64_t previous = -1;
   for (auto axis : axes) {
     c.check(axis > previous && axis < x.rank(), "axes {} are not sorted axes of {}.", to_string(axes), to_string(x));
@@ -83,8 +83,9 @@ void define_normalize(OpRegistry& ops) {
                                          {DType::kF32, {2, 3, 4, 5}, {2, 3}},
                                          {DType::kF32, {5, 3}, {0, 1}},
                                          {DType::kF32, {3, 4, 5}, {0, 2}},
-                                         {DType::kF16, {3, 16}, {1}}}) {
-    DType wide = e.dtype == DType::kF16 ? DType::kF32 : e.dtype;
+                                         {DType::kF16, {3, 16}, {1}},
+                                         {DType::kBF16, {3, 16}, {1}}}) {
+    DType wide = is_narrow_float(e.dtype) ? DType::kF32 : e.dtype;
     Shape reduced = e.shape;
     for (auto axis : e.axes) reduced[axis] = 1;
     Attrs attrs = Attrs::of(NormalizeAttrs{e.axes, 1e-5});

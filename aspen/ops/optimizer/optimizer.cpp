@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kFirstState = 4;
 
-bool is_real(DType type) { return type == DType::kF32 || type == DType::kF16; }
+bool is_real(DType type) { return type == DType::kF32 || is_narrow_float(type); }
 
 std::vector<TensorType> infer_update(const InferContext& c, std::size_t num_states) {
   const TensorType &w = c.in(0), &settings = c.in(2), &step = c.in(3);
@@ -20,12 +20,12 @@ std::vector<TensorType> infer_update(const InferContext& c, std::size_t num_stat
           to_string(settings), to_string(step));
   std::vector<TensorType> result{w};
   for (std::size_t i : {std::size_t{0}, std::size_t{1}}) {
-    c.check(is_real(c.in(i).dtype) && c.in(i).shape == w.shape, "takes f32 or f16 tensors of one shape, not {} for {}.",
-            to_string(c.in(i)), to_string(w));
+    c.check(is_real(c.in(i).dtype) && c.in(i).shape == w.shape,
+            "takes f32, f16 or bf16 tensors of one shape, not {} for {}.", to_string(c.in(i)), to_string(w));
   }
   for (std::size_t i = kFirstState; i < c.num_inputs(); ++i) {
     c.check(is_real(c.in(i).dtype) && c.in(i).shape == w.shape,
-            "state {} is {}, expected f32 or f16 of the shape of {}.", i - kFirstState, to_string(c.in(i)),
+            "state {} is {}, expected f32, f16 or bf16 of the shape of {}.", i - kFirstState, to_string(c.in(i)),
             to_string(w));
     result.push_back(c.in(i));
   }
@@ -37,11 +37,11 @@ OpDef& define_update(OpRegistry& ops, const char* name, const char* summary, std
                      std::vector<A> variants) {
   OpDef& def = ops.define<A>(name)
                    .summary(summary)
-                   .input("w", "parameter, f32 or f16")
-                   .input("g", "gradient, f32 or f16, divided by the loss scaling")
+                   .input("w", "parameter, f32, f16 or bf16")
+                   .input("g", "gradient, f32, f16 or bf16, divided by the loss scaling")
                    .input("settings", "f32, in the order of enum Setting")
                    .input("step", "f32 scalar, updates done before this one")
-                   .inputs("states", "f32 or f16, shape of w; which ones the attributes decide")
+                   .inputs("states", "f32, f16 or bf16, shape of w; which ones the attributes decide")
                    .output("w", "updated parameter")
                    .outputs("states", "updated states")
                    .infer([num_states](const InferContext& c) { return infer_update(c, num_states(c.attrs<A>())); })
@@ -57,8 +57,10 @@ OpDef& define_update(OpRegistry& ops, const char* name, const char* summary, std
         .high = 0.3};
     e.inputs.insert(e.inputs.end(), num_states(attrs), TensorType{DType::kF32, {3, 5}});
     def.example(e);
-    e.inputs[0].dtype = e.inputs[1].dtype = DType::kF16;
-    def.example(e);
+    for (DType narrow : {DType::kF16, DType::kBF16}) {
+      e.inputs[0].dtype = e.inputs[1].dtype = narrow;
+      def.example(e);
+    }
   }
   return def;
 }
@@ -68,14 +70,15 @@ std::size_t rmsprop_states(const RmspropAttrs& a) { return 1 + (a.centered ? 1 :
 void define_clipping(OpRegistry& ops) {
   ops.define("square_sum")
       .summary("Sum of the squares of all elements, for norms over many tensors.")
-      .input("x", "f32 or f16")
+      .input("x", "f32, f16 or bf16")
       .output("y", "f32 scalar")
       .infer([](const InferContext& c) -> std::vector<TensorType> {
-        c.check(is_real(c.in(0).dtype), "takes f32 or f16, not {}.", to_string(c.in(0)));
+        c.check(is_real(c.in(0).dtype), "takes f32, f16 or bf16, not {}.", to_string(c.in(0)));
         return {{DType::kF32, {}}};
       })
       .example({.inputs = {{DType::kF32, {7, 9}}}})
-      .example({.inputs = {{DType::kF16, {33}}}});
+      .example({.inputs = {{DType::kF16, {33}}}})
+      .example({.inputs = {{DType::kBF16, {33}}}});
   ops.define<ClipScaleAttrs>("clip_scale")
       .summary("min(1, max_norm / (norm + 1e-6)): what brings gradients of this norm below max_norm.")
       .input("norm_squared", "f32 scalar")

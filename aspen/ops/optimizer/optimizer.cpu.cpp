@@ -1,5 +1,5 @@
-// Updates of parameters in one pass over memory, half as blocks of float on the stack: whole parameters in float would
-// take more memory than the update is worth. rmsprop and lamb run on the reference.
+// Updates of parameters in one pass over memory, half and bfloat16 as blocks of float on the stack: whole parameters in
+// float would take more memory than the update is worth. rmsprop and lamb run on the reference.
 #include "aspen/ops/optimizer/optimizer.h"
 
 #include <algorithm>
@@ -51,62 +51,71 @@ double setting(const float* values, Setting which) {
 }
 
 constexpr std::size_t kMostInputs = 6;  // of adam
-constexpr std::int64_t kBlock = 512;    // halves of one tensor converted at a time
+constexpr std::int64_t kBlock = 512;    // elements of one tensor converted at a time
 
-// Which inputs are half; an output has the type of the input it replaces.
-class Halves {
+// The types of the inputs; an output has the type of the input it replaces.
+class Types {
  public:
-  explicit Halves(const KernelRequest& request) {
+  explicit Types(const KernelRequest& request) {
     for (std::size_t i = 0; i < request.inputs.size(); ++i) {
-      is_half_.at(i) = request.inputs[i].type.dtype == DType::kF16;
-      any_ |= is_half_[i];
+      types_.at(i) = request.inputs[i].type.dtype;
+      any_narrow_ |= is_narrow_float(types_[i]);
     }
   }
-  bool operator[](std::size_t input) const { return is_half_[input]; }
+  DType operator[](std::size_t input) const { return types_[input]; }
 
   // Calls work(at, n) for the pieces of a chunk: all of it, or blocks.
   template <class F>
   void for_each_piece(const Chunk& chunk, F&& work) const {
-    std::int64_t size = any_ ? kBlock : chunk.size();
+    std::int64_t size = any_narrow_ ? kBlock : chunk.size();
     for (std::int64_t at = chunk.begin; at < chunk.end; at += size) work(at, std::min(size, chunk.end - at));
   }
 
  private:
-  std::array<bool, kMostInputs> is_half_{};
-  bool any_ = false;
+  std::array<DType, kMostInputs> types_{};
+  bool any_narrow_ = false;
 };
 
-// A tensor before and after the update as the loops see it: floats where they are, or a block of halves in float.
+// A tensor before and after the update as the loops see it: floats where they are, or a block of it in float.
 template <std::int64_t kSize = kBlock>
 class FloatView {
  public:
-  FloatView(const void* before, void* after, bool is_half) : before_(before), after_(after), is_half_(is_half) {}
+  FloatView(const void* before, void* after, DType type) : before_(before), after_(after), type_(type) {}
 
   const float* read(std::int64_t at, std::int64_t n) {
     if (before_ == nullptr) return nullptr;
-    if (!is_half_) return static_cast<const float*>(before_) + at;
-    half_to_float(static_cast<const Half*>(before_) + at, block_, n);
+    if (type_ == DType::kF32) return static_cast<const float*>(before_) + at;
+    if (type_ == DType::kF16) {
+      to_float(static_cast<const Half*>(before_) + at, block_, n);
+    } else {
+      to_float(static_cast<const BFloat16*>(before_) + at, block_, n);
+    }
     return block_;
   }
   float* target(std::int64_t at) {
     if (after_ == nullptr) return nullptr;
-    return is_half_ ? block_ : static_cast<float*>(after_) + at;  // the loops may write where they read
+    return type_ == DType::kF32 ? static_cast<float*>(after_) + at : block_;  // the loops may write where they read
   }
   void store(std::int64_t at, std::int64_t n) const {
-    if (is_half_ && after_ != nullptr) float_to_half(block_, static_cast<Half*>(after_) + at, n);
+    if (after_ == nullptr || type_ == DType::kF32) return;
+    if (type_ == DType::kF16) {
+      from_float(block_, static_cast<Half*>(after_) + at, n);
+    } else {
+      from_float(block_, static_cast<BFloat16*>(after_) + at, n);
+    }
   }
 
  private:
   const void* before_;
   void* after_;
-  bool is_half_;
+  DType type_;
   float block_[kSize];
 };
 
 bool declines(const KernelRequest& request, std::string& why) {
   for (const auto& input : request.inputs) {
-    if (input.type.dtype != DType::kF32 && input.type.dtype != DType::kF16) {
-      why = fmt::format("{}: the vector loop takes f32 and f16, not {}", request.op, to_string(input.type));
+    if (input.type.dtype != DType::kF32 && !is_narrow_float(input.type.dtype)) {
+      why = fmt::format("{}: the vector loop takes f32, f16 and bf16, not {}", request.op, to_string(input.type));
       return true;
     }
   }
@@ -120,7 +129,7 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string& why)
   SgdAttrs attrs = request.attrs.as<SgdAttrs>();
   Chunks chunks = cut_elements(request.outputs[0].numel(), kMoveCost);
   std::size_t velocity_bytes = attrs.momentum ? request.outputs[1].bytes() : 0;
-  return make_kernel([attrs, chunks, velocity_bytes, halves = Halves(request)](const KernelArgs& args) {
+  return make_kernel([attrs, chunks, velocity_bytes, types = Types(request)](const KernelArgs& args) {
     const float* settings = floats(args, 2);
     SgdNumbers numbers{.minus_lr = static_cast<float>(-setting(settings, kLearningRate)),
                        .decay = static_cast<float>(setting(settings, kWeightDecay))};
@@ -138,9 +147,9 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string& why)
       numbers.of_gradient = attrs.nesterov ? 1.0f : 0.0f;
     }
     for_each_chunk(args, chunks, [&](const Chunk& chunk) {
-      FloatView<> w(args.inputs[0], args.outputs[0], halves[0]), g(args.inputs[1], nullptr, halves[1]);
-      FloatView<> v(velocity, new_velocity, halves[4]);
-      halves.for_each_piece(chunk, [&](std::int64_t at, std::int64_t n) {
+      FloatView<> w(args.inputs[0], args.outputs[0], types[0]), g(args.inputs[1], nullptr, types[1]);
+      FloatView<> v(velocity, new_velocity, types[4]);
+      types.for_each_piece(chunk, [&](std::int64_t at, std::int64_t n) {
         ASPEN_BEST(sgd)(numbers, w.read(at, n), g.read(at, n), v.read(at, n), w.target(at), v.target(at), n);
         w.store(at, n);
         v.store(at, n);
@@ -153,7 +162,7 @@ std::unique_ptr<Kernel> make_adam(const KernelRequest& request, std::string& why
   if (declines(request, why)) return nullptr;
   AdamAttrs attrs = request.attrs.as<AdamAttrs>();
   Chunks chunks = cut_elements(request.outputs[0].numel(), kMathCost);
-  return make_kernel([attrs, chunks, halves = Halves(request)](const KernelArgs& args) {
+  return make_kernel([attrs, chunks, types = Types(request)](const KernelArgs& args) {
     const float* settings = floats(args, 2);
     double lr = setting(settings, kLearningRate), decay = setting(settings, kWeightDecay);
     double beta1 = setting(settings, kMomentum), beta2 = setting(settings, kDampening);
@@ -170,9 +179,9 @@ std::unique_ptr<Kernel> make_adam(const KernelRequest& request, std::string& why
                         .root_correction = static_cast<float>(std::sqrt(correction2)),
                         .epsilon = static_cast<float>(setting(settings, kEpsilon))};
     for_each_chunk(args, chunks, [&](const Chunk& chunk) {
-      FloatView<> w(args.inputs[0], args.outputs[0], halves[0]), g(args.inputs[1], nullptr, halves[1]);
-      FloatView<> first(args.inputs[4], args.outputs[1], halves[4]), second(args.inputs[5], args.outputs[2], halves[5]);
-      halves.for_each_piece(chunk, [&](std::int64_t at, std::int64_t n) {
+      FloatView<> w(args.inputs[0], args.outputs[0], types[0]), g(args.inputs[1], nullptr, types[1]);
+      FloatView<> first(args.inputs[4], args.outputs[1], types[4]), second(args.inputs[5], args.outputs[2], types[5]);
+      types.for_each_piece(chunk, [&](std::int64_t at, std::int64_t n) {
         ASPEN_BEST(adam)
         (numbers, w.read(at, n), g.read(at, n), first.read(at, n), second.read(at, n), w.target(at), first.target(at),
          second.target(at), n);
@@ -190,10 +199,10 @@ std::unique_ptr<Kernel> make_square_sum(const KernelRequest& request, std::strin
   std::int64_t blocks = (n + kSquareSumBlock - 1) / kSquareSumBlock;
   Chunks chunks = cut(blocks, kMoveCost * static_cast<double>(n));
   return make_kernel(
-      [n, blocks, chunks, is_half = request.inputs[0].type.dtype == DType::kF16](const KernelArgs& args) {
+      [n, blocks, chunks, type = request.inputs[0].type.dtype](const KernelArgs& args) {
         auto* sums = static_cast<float*>(args.workspace);
         for_each_chunk(args, chunks, [&](const Chunk& chunk) {
-          FloatView<kSquareSumBlock> x(args.inputs[0], nullptr, is_half);
+          FloatView<kSquareSumBlock> x(args.inputs[0], nullptr, type);
           for (std::int64_t b = chunk.begin; b < chunk.end; ++b) {
             std::int64_t at = b * kSquareSumBlock, count = std::min(kSquareSumBlock, n - at);
             sums[b] = ASPEN_BEST(square_sum_block)(x.read(at, count), count);

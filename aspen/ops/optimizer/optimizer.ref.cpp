@@ -14,27 +14,32 @@ namespace {
 // Updates done before this one.
 double steps_before(const KernelCall& call) { return static_cast<double>(*call.in<float>(3)); }
 
-// An f32 or f16 tensor read and written as float.
+float read(DType type, const void* data, std::int64_t i) {
+  if (type == DType::kF16) return static_cast<float>(static_cast<const Half*>(data)[i]);
+  if (type == DType::kBF16) return static_cast<float>(static_cast<const BFloat16*>(data)[i]);
+  return static_cast<const float*>(data)[i];
+}
+
+// A tensor of f32, f16 or bf16 read and written as float.
 class Reader {
  public:
-  Reader(const KernelCall& call, std::size_t input)
-      : data_(call.in<void>(input)), half_(call.in_type(input).dtype == DType::kF16) {}
-  float operator[](std::int64_t i) const {
-    return half_ ? static_cast<float>(static_cast<const Half*>(data_)[i]) : static_cast<const float*>(data_)[i];
-  }
+  Reader(const KernelCall& call, std::size_t input) : data_(call.in<void>(input)), type_(call.in_type(input).dtype) {}
+  float operator[](std::int64_t i) const { return read(type_, data_, i); }
 
  private:
   const void* data_;
-  bool half_;
+  DType type_;
 };
 
 class Writer {
  public:
   Writer(const KernelCall& call, std::size_t output)
-      : data_(call.out<void>(output)), half_(call.out_type(output).dtype == DType::kF16) {}
+      : data_(call.out<void>(output)), type_(call.out_type(output).dtype) {}
   void set(std::int64_t i, float value) const {
-    if (half_) {
+    if (type_ == DType::kF16) {
       static_cast<Half*>(data_)[i] = static_cast<Half>(value);
+    } else if (type_ == DType::kBF16) {
+      static_cast<BFloat16*>(data_)[i] = BFloat16(value);
     } else {
       static_cast<float*>(data_)[i] = value;
     }
@@ -42,7 +47,7 @@ class Writer {
 
  private:
   void* data_;
-  bool half_;
+  DType type_;
 };
 
 // A state before and after the update; the two may share their memory.
@@ -181,8 +186,7 @@ void lamb(const KernelCall& call) {
   double ratio = weight_norm > 0 && update_norm > 0 ? weight_norm / update_norm : 1;
   auto minus_step = static_cast<float>(-settings[kLearningRate] * ratio);
   auto read_back = [&](std::size_t output, std::int64_t i) {
-    bool half = call.out_type(output).dtype == DType::kF16;
-    return half ? static_cast<float>(call.out<Half>(output)[i]) : call.out<float>(output)[i];
+    return read(call.out_type(output).dtype, call.out<void>(output), i);
   };
   for (std::int64_t i = 0; i < n; ++i) {
     out.set(i, std::fma(update(read_back(1, i), read_back(2, i), w[i]), minus_step, w[i]));

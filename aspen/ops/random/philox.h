@@ -8,6 +8,9 @@
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <type_traits>
+
+#include "aspen/base/dtype.h"
 
 namespace aspen {
 
@@ -56,8 +59,14 @@ class RandomStream {
 // [0, 1) in steps of 2^-24: exact in float, never 1.
 inline float uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
-// [0, 1) in steps of 2^-11: what half holds exactly. Rounding the finer number could give 1.
-inline float half_uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 21) * 0x1p-11f; }
+// The same for a type, in steps that it holds exactly: 2^-11 for half, 2^-8 for bfloat16. Rounding the finer number
+// could give 1.
+template <class T>
+float uniform_from_bits(std::uint32_t bits) {
+  if constexpr (std::is_same_v<T, Half>) return static_cast<float>(bits >> 21) * 0x1p-11f;
+  if constexpr (std::is_same_v<T, BFloat16>) return static_cast<float>(bits >> 24) * 0x1p-8f;
+  return uniform_from_bits(bits);
+}
 
 // Four normal numbers from one block, by the method of Box and Muller. The radius takes 1 - u, which is never 0.
 inline std::array<float, 4> normals_from_block(const PhiloxBlock& block) {

@@ -23,13 +23,14 @@ void define_source(OpRegistry& ops, const char* name, const char* summary) {
       .random()
       .example({.attrs = Attrs::of(RandomAttrs{DType::kF32, {5, 7}, 1})})
       .example({.attrs = Attrs::of(RandomAttrs{DType::kF16, {33}, 2})})
+      .example({.attrs = Attrs::of(RandomAttrs{DType::kBF16, {33}, 2})})
       .example({.attrs = Attrs::of(RandomAttrs{DType::kF32, {}, 3})});
 }
 
 }  // namespace
 
 void define_random(OpRegistry& ops) {
-  define_source(ops, "random_uniform", "Uniform numbers in [0, 1), in steps of 2^-24 (half: 2^-11).");
+  define_source(ops, "random_uniform", "Uniform numbers in [0, 1), in steps of 2^-24 (half: 2^-11, bfloat16: 2^-8).");
   define_source(ops, "random_normal", "Normal numbers of mean 0 and deviation 1.");
   ops.define<DropoutAttrs>("dropout")
       .summary("Sets elements to zero with probability p and scales the others by 1 / (1 - p).")

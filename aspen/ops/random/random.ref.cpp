@@ -20,12 +20,11 @@ void for_each_word(const RandomStream& stream, std::int64_t n, F&& f) {
 
 void random_uniform(const KernelCall& call) {
   RandomStream stream(call.step(), call.attrs<RandomAttrs>().stream);
-  dispatch_floating(call.out_type(0).dtype, [&](auto tag) {
+  dispatch_stored(call.out_type(0).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* y = call.out<T>(0);
-    for_each_word(stream, call.out_type(0).numel(), [&](std::int64_t i, std::uint32_t bits) {
-      y[i] = static_cast<T>(std::is_same_v<T, Half> ? half_uniform_from_bits(bits) : uniform_from_bits(bits));
-    });
+    for_each_word(stream, call.out_type(0).numel(),
+                  [&](std::int64_t i, std::uint32_t bits) { y[i] = static_cast<T>(uniform_from_bits<T>(bits)); });
   });
 }
 

@@ -24,8 +24,8 @@ std::unique_ptr<Kernel> select_kernel(const KernelRequest& request) {
 
 void register_select_ref(KernelRegistry& kernels) {
   kernels.add("select", KernelFactory([](const KernelRequest& request, std::string&) {
-                return dispatch(request.outputs[0].dtype,
-                                [&](auto tag) { return select_kernel<typename decltype(tag)::type>(request); });
+                return dispatch_stored(request.outputs[0].dtype,
+                                       [&](auto tag) { return select_kernel<typename decltype(tag)::type>(request); });
               }));
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "aspen/backends/api/convert.h"
 #include "aspen/backends/api/kernel.h"
 #include "aspen/backends/reference/strided_copy.h"
 #include "aspen/ops/shape/pad_range.h"
@@ -16,8 +17,8 @@ class MoveKernel final : public Kernel {
   explicit MoveKernel(const KernelRequest& request) : bytes_(request.outputs[0].bytes()) {}
 
   void fill(DType dtype, double value) {
-    dispatch(dtype, [&](auto tag) {
-      auto element = static_cast<typename decltype(tag)::type>(value);
+    dispatch_stored(dtype, [&](auto tag) {
+      auto element = convert<typename decltype(tag)::type>(value);
       fill_.resize(sizeof(element));
       std::memcpy(fill_.data(), &element, sizeof(element));
     });

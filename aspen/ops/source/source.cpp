@@ -38,6 +38,7 @@ void define_source(OpRegistry& ops) {
       })
       .example({.attrs = Attrs::of(FullAttrs{DType::kF32, {2, 3}, 0.1})})
       .example({.attrs = Attrs::of(FullAttrs{DType::kF16, {5}, 0.1})})
+      .example({.attrs = Attrs::of(FullAttrs{DType::kBF16, {5}, 0.1})})
       .example({.attrs = Attrs::of(FullAttrs{DType::kI32, {}, -7})})
       .example({.attrs = Attrs::of(FullAttrs{DType::kBool, {4}, 1})});
   ops.define<IotaAttrs>("iota")

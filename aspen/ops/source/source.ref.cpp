@@ -9,7 +9,7 @@ namespace aspen {
 namespace {
 
 void full(const KernelCall& call) {
-  dispatch(call.out_type(0).dtype, [&](auto tag) {
+  dispatch_stored(call.out_type(0).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     std::fill_n(call.out<T>(0), call.out_type(0).numel(), convert<T>(call.attrs<FullAttrs>().value));
   });
@@ -17,7 +17,7 @@ void full(const KernelCall& call) {
 
 void iota(const KernelCall& call) {
   const auto& attrs = call.attrs<IotaAttrs>();
-  dispatch(call.out_type(0).dtype, [&](auto tag) {
+  dispatch_stored(call.out_type(0).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* y = call.out<T>(0);
     for (std::int64_t i = 0; i < attrs.size; ++i) {

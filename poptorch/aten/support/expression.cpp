@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "aspen/backends/api/convert.h"
 #include "aspen/ops/index/index.h"
 #include "aspen/ops/reduce/reduce.h"
 #include "aspen/ops/shape/shape.h"
@@ -32,7 +33,7 @@ Expr where(Expr condition, Expr x, double y) { return where(condition, x, full(*
 Expr where(Expr condition, double x, Expr y) { return where(condition, full(*y.b, y.dtype(), {}, x), y); }
 
 Expr cast(Expr x, DType dtype) { return {x.b, build::cast(*x.b, x.v, dtype)}; }
-Expr in_float(Expr x) { return x.dtype() == DType::kF16 ? cast(x, DType::kF32) : x; }
+Expr in_float(Expr x) { return aspen::is_narrow_float(x.dtype()) ? cast(x, DType::kF32) : x; }
 
 Expr reshape(Expr x, Shape shape) { return {x.b, build::reshape(*x.b, x.v, std::move(shape))}; }
 Expr transpose(Expr x, std::vector<std::int64_t> permutation) {
@@ -129,10 +130,10 @@ Expr positions(Builder& b, std::int64_t rank, std::int64_t axis, std::int64_t si
 
 Expr constant(Builder& b, DType dtype, Shape shape, const std::vector<double>& numbers) {
   std::vector<std::byte> bytes(numbers.size() * aspen::size_of(dtype));
-  aspen::dispatch(dtype, [&](auto tag) {
+  aspen::dispatch_stored(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      T element = static_cast<T>(numbers[i]);
+      T element = aspen::convert<T>(numbers[i]);
       std::memcpy(bytes.data() + i * sizeof(T), &element, sizeof(T));
     }
   });
