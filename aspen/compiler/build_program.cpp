@@ -7,6 +7,7 @@
 #include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/memory/plan.h"
+#include "aspen/compiler/passes/rewrite.h"
 #include "aspen/compiler/placement/overlap_io.h"
 #include "aspen/compiler/placement/task_cost.h"
 #include "aspen/compiler/stochastic_rounding.h"
@@ -141,6 +142,8 @@ class ProgramBuilder {
                         .workspace = call.workspace});
       Instruction& made = result.back();
       if (call.is_copy) continue;
+      made.is_backward = call.op->backward;
+      made.updates_weight = is_update(*call.op);
       for (const Value* input : call.op->inputs()) made.input_types.push_back(input ? input->type() : TensorType{});
       for (const Value* output : call.op->outputs()) made.output_types.push_back(output->type());
     }

@@ -59,6 +59,7 @@ std::unique_ptr<Program> compile(Graph& graph, const CompileOptions& options, co
   program->replicas = options.replicas;
   program->input_grouping = options.input_grouping;
   program->checks_floats = options.checks_floats;
+  program->adjusts_loss_scaling = options.automatic_loss_scaling.has_value();
   program->has_transfers = !options.holds_inputs;
   add_variable_outputs(graph, options.anchors, *program);
   if (options.progress) options.progress(1);

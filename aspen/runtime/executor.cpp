@@ -16,6 +16,7 @@
 #include "aspen/runtime/cpu_share.h"
 #include "aspen/runtime/crew.h"
 #include "aspen/runtime/output_sink.h"
+#include "aspen/runtime/overflow_watch.h"
 #include "aspen/runtime/replica_memory.h"
 #include "aspen/runtime/replica_reduction.h"
 #include "aspen/runtime/run_control.h"
@@ -92,6 +93,7 @@ struct Executor::State {
   std::vector<std::unique_ptr<ThreadTeam>> teams;
   std::vector<std::unique_ptr<Worker>> workers;  // by replica and device
   std::vector<Crew> crews;
+  OverflowWatch watch;
   CallQueue calls;
   std::unique_ptr<WorkerPool> pool;  // last: its threads use all of the above
   double total_time = 0;
@@ -103,7 +105,8 @@ struct Executor::State {
         variables(*program, memories), cpus(usable_cpus(options.num_threads)),
         threads(options.thread_per_device ? thread_per_device(*program) : plan_threads(*program, cpus.cpus.size())),
         crew_of_device(aspen::crew_of_device(threads, program->devices.size())),
-        update_order(order_tasks(program->update, crew_of_device, 1)), reductions(plan_reductions(*program, memories)) {
+        update_order(order_tasks(program->update, crew_of_device, 1)), reductions(plan_reductions(*program, memories)),
+        watch(*program) {
     sinks.resize(program->replicas);
     for (std::size_t replica = 0; replica < program->replicas; ++replica) {
       for (const auto& output : program->outputs) sinks[replica].emplace_back(output.type, replica, program->replicas);
@@ -209,7 +212,7 @@ struct Executor::State {
   }
 
   RunPlan plan(const RunRequest& request) {
-    RunPlan plan{.request = &request, .update_order = &update_order, .seed = seed, .first_step = step};
+    RunPlan plan{.request = &request, .update_order = &update_order, .seed = seed, .first_step = step, .watch = &watch};
     // A weight update empties the pipeline; without one it stays full over all iterations.
     plan.cycles = program->training ? request.device_iterations : 1;
     plan.rounds = request.device_iterations * request.gradient_accumulation / plan.cycles;
@@ -281,11 +284,13 @@ struct Executor::State {
       run_workers(plan);
     } catch (...) {
       finish();
+      watch.finish_run(plan.cycles);
       variables.reset_accumulators();
       if (update_failed()) variables.reconcile();
       throw;
     }
     finish();
+    watch.finish_run(plan.cycles);
     for (auto& of_replica : sinks) {
       for (auto& sink : of_replica) sink.finish();
     }

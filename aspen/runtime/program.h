@@ -48,6 +48,8 @@ struct Instruction {
   std::vector<BufferRef> inputs, outputs;
   BufferRef workspace;
   std::vector<TensorType> input_types = {}, output_types = {};  // for checks of the results; absent inputs: any type
+  bool is_backward = false;                                     // of the backward pass
+  bool updates_weight = false;  // an update of an optimiser (aspen/ops/optimizer): reads a gradient, writes a weight
 };
 
 // What a device holds apart from its lanes.
@@ -141,8 +143,9 @@ struct Program {
   std::size_t replicas = 1;
   ReplicaGrouping input_grouping{.kind =
                                      ReplicaGrouping::Kind::kNone};  // replicas of one group read the same micro-batch
-  bool has_transfers = true;   // false: no input is read and no output reaches the host
-  bool checks_floats = false;  // stops at the first op that makes an infinity or NaN from finite inputs
+  bool has_transfers = true;          // false: no input is read and no output reaches the host
+  bool checks_floats = false;         // stops at the first op that makes an infinity or NaN from finite inputs
+  bool adjusts_loss_scaling = false;  // by itself, and leaves out updates with gradients that overflow
 };
 
 // Bytes of one device of one replica, as planned: variables, constants, scratch and all slots of its lanes.

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <exception>
 #include <limits>
@@ -98,6 +99,8 @@ class Team final : public ThreadTeam {
     for (std::uint32_t left = unfinished_.load(std::memory_order_acquire); left != 0;) {
       left = wait_while(unfinished_, left, spins_);
     }
+    // What overflowed anywhere has overflowed in the work of the caller, who may look at the flag (overflow_watch.h).
+    if (has_overflowed_.exchange(false, std::memory_order_relaxed)) std::feraiseexcept(FE_OVERFLOW);
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
@@ -115,6 +118,10 @@ class Team final : public ThreadTeam {
     while (auto left = static_cast<std::uint32_t>(tickets)) {
       if (!tickets_.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acquire)) continue;
       run_chunk(static_cast<std::int64_t>(count_ - left));
+      if (std::fetestexcept(FE_OVERFLOW) != 0) {
+        std::feclearexcept(FE_OVERFLOW);
+        has_overflowed_.store(true, std::memory_order_relaxed);
+      }
       if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
       tickets = tickets_.load(std::memory_order_acquire);
     }
@@ -147,6 +154,7 @@ class Team final : public ThreadTeam {
   std::mutex error_mutex_;
   std::exception_ptr error_;
   std::int64_t error_chunk_ = 0;
+  std::atomic<bool> has_overflowed_{false};
   // Each on a cache line of its own: helpers watch the first while chunks are taken from the second.
   alignas(64) std::atomic<std::uint32_t> calls_{0};
   alignas(64) std::atomic<std::uint64_t> tickets_{0};  // number of the job << 32 | chunks left

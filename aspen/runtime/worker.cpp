@@ -144,7 +144,7 @@ void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(micro_batch);
   copy_inputs(task, micro_batch, now);
-  run_instructions(task.bound, micro_batch, false);
+  run_instructions(task.bound, number, micro_batch, false);
   now = Clock::now();
   copy_outputs(task.bound, micro_batch, now);
   count(task, micro_batch + 1, now - begin);
@@ -160,7 +160,7 @@ void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_poin
   std::int64_t micro_batch = (cycle + 1) * plan_->rounds - 1;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(cycle);
-  run_instructions(task.bound, micro_batch, true);
+  run_instructions(task.bound, number, micro_batch, true);
   now = Clock::now();
   count(task, cycle + 1, now - begin);
 }
@@ -218,8 +218,11 @@ void Worker::copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock
   transfers_ += now - ready;
 }
 
-void Worker::run_instructions(const BoundTask& task, std::int64_t micro_batch, bool is_update) const {
+void Worker::run_instructions(const BoundTask& task, std::size_t number, std::int64_t micro_batch,
+                              bool is_update) const {
   const BoundInstruction* current = nullptr;
+  const bool is_watched = plan_->watch != nullptr && plan_->watch->is_on();
+  if (is_watched) OverflowWatch::forget_flags();
   try {
     for (const BoundInstruction& bound : task.instructions()) {
       current = &bound;
@@ -227,6 +230,14 @@ void Worker::run_instructions(const BoundTask& task, std::int64_t micro_batch, b
           .inputs = bound.inputs, .outputs = bound.outputs, .workspace = bound.workspace, .step = &context_};
       if (program_.checks_floats) {
         run_checked(bound, args);
+      } else if (is_watched) {
+        run_watched(bound, args,
+                    {.cycle = micro_batch / plan_->rounds,
+                     .is_update = is_update,
+                     .micro_batch = micro_batch,
+                     .task = number,
+                     .instruction = static_cast<std::size_t>(&bound - task.instructions().data()),
+                     .replica = replica_});
       } else if (bound.calls_host) {
         run_on_host(bound, args);
       } else {
@@ -236,6 +247,13 @@ void Worker::run_instructions(const BoundTask& task, std::int64_t micro_batch, b
   } catch (const std::exception&) {
     rethrow_with_context(describe(task, *current->instruction, micro_batch, is_update));
   }
+}
+
+void Worker::run_watched(const BoundInstruction& bound, const KernelArgs& args,
+                         const OverflowWatch::Place& place) const {
+  if (bound.instruction->updates_weight) plan_->watch->before_update(bound, place);
+  run_on_host(bound, args);
+  plan_->watch->after(bound, place);
 }
 
 void Worker::run_checked(const BoundInstruction& bound, const KernelArgs& args) const {

@@ -10,6 +10,7 @@
 #include "aspen/runtime/cpu_share.h"
 #include "aspen/runtime/executor.h"
 #include "aspen/runtime/output_sink.h"
+#include "aspen/runtime/overflow_watch.h"
 #include "aspen/runtime/replica_memory.h"
 #include "aspen/runtime/run_control.h"
 #include "aspen/runtime/task_order.h"
@@ -26,6 +27,7 @@ struct RunPlan {
   const TaskOrder* update_order = nullptr;
   std::int64_t cycles = 1, rounds = 1;
   std::uint64_t seed = 0, first_step = 0;
+  OverflowWatch* watch = nullptr;  // nullptr: nobody watches
 };
 
 // The thread a worker runs on.
@@ -110,7 +112,9 @@ class Worker {
   static void count(OwnTask& task, std::int64_t finished, Clock::duration busy);
   void copy_inputs(OwnTask& task, std::int64_t micro_batch, Clock::time_point& now);
   void copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock::time_point& now);
-  void run_instructions(const BoundTask& task, std::int64_t micro_batch, bool is_update) const;
+  // number: of the task in the program.
+  void run_instructions(const BoundTask& task, std::size_t number, std::int64_t micro_batch, bool is_update) const;
+  void run_watched(const BoundInstruction& bound, const KernelArgs& args, const OverflowWatch::Place& place) const;
   void run_checked(const BoundInstruction& bound, const KernelArgs& args) const;
   void run_on_host(const BoundInstruction& bound, const KernelArgs& args) const;
   std::string describe(const BoundTask& task, const Instruction& instruction, std::int64_t micro_batch,

@@ -239,6 +239,49 @@ TEST(Executor, WarnsOfParametersFrozenAfterwards) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("does not follow: weight."), std::string::npos);
 }
 
+struct Narrow : torch::nn::Module {
+  explicit Narrow(torch::ScalarType type) { to(type); }
+  std::tuple<torch::Tensor, torch::Tensor> forward(torch::Tensor x, torch::Tensor target) {
+    const auto y = linear(x) * 4096;
+    return {y, torch::l1_loss(y, target)};
+  }
+  torch::nn::Linear linear = register_module("linear", torch::nn::Linear(8, 4));
+};
+
+TEST(Executor, TrainsModelsInBFloat16) {
+  auto model = std::make_shared<Narrow>(torch::kBFloat16);
+  const torch::Tensor before = model->linear->weight.detach().clone();
+  poptorch::optim::SGDOptions options;
+  options.lr = 1e-6;
+  auto executor =
+      poptorch::trainingModel(model, poptorch::Options(), poptorch::optim::SGD(model->parameters(), options));
+  const auto x = torch::randn({16, 8}).to(torch::kBFloat16), target = torch::zeros({16, 4}, torch::kBFloat16);
+  const auto [first, start] = executor(x, target);
+  EXPECT_EQ(first.scalar_type(), torch::kBFloat16);
+  EXPECT_TRUE(torch::allclose(first, torch::linear(x, before, model->linear->bias.detach()) * 4096, 0.02, 64));
+  torch::Tensor loss;
+  for (int i = 0; i < 20; ++i) loss = std::get<1>(executor(x, target));
+  EXPECT_LT(loss.item<float>(), start.item<float>());
+  executor.copyWeightsToHost();
+  EXPECT_EQ(model->linear->weight.scalar_type(), torch::kBFloat16);
+  EXPECT_FALSE(torch::equal(model->linear->weight.detach(), before));
+}
+
+TEST(Executor, WarnsOnceOfTheFirstOpThatOverflowsInHalf) {
+  auto model = std::make_shared<Narrow>(torch::kHalf);
+  poptorch::optim::SGDOptions options;
+  options.lr = 1e-6;
+  options.loss_scaling = 4096;
+  auto executor =
+      poptorch::trainingModel(model, poptorch::Options(), poptorch::optim::SGD(model->parameters(), options));
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) executor(torch::ones({16, 8}, torch::kHalf), torch::zeros({16, 4}, torch::kHalf));
+  const std::string log = testing::internal::GetCapturedStderr(), text = "is that of op mul in the backward pass";
+  EXPECT_NE(log.find(text), std::string::npos) << log;
+  EXPECT_EQ(log.find(text), log.rfind(text)) << log;
+  EXPECT_NE(log.find("setAutomaticLossScaling"), std::string::npos) << log;
+}
+
 TEST(Executor, RejectsIntegersBeyondTheDevices) {
   auto executor = poptorch::inferenceModel(std::make_shared<Counter>());
   const auto error = error_of([&] { executor(torch::tensor({std::int64_t{1} << 40})); });

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cfenv>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -45,6 +46,21 @@ TEST_P(Teams, WakeUpAfterALongPause) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(runs, 80);
+}
+
+// As if the caller had done the work himself.
+TEST_P(Teams, RaiseTheOverflowOfAnyChunkWithTheCaller) {
+  auto team = make_thread_team(GetParam());
+  for (std::int64_t guilty = -1; guilty < 16; ++guilty) {
+    std::feclearexcept(FE_OVERFLOW);
+    team->run(16, [&](std::int64_t chunk) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));  // so that every thread has its share
+      volatile float large = 3e38f;
+      if (chunk == guilty) large = large * 10;
+    });
+    EXPECT_EQ(std::fetestexcept(FE_OVERFLOW) != 0, guilty >= 0) << guilty;
+  }
+  std::feclearexcept(FE_OVERFLOW);
 }
 
 TEST_P(Teams, ThrowTheErrorOfTheLowestChunkAndGoOn) {
