@@ -125,6 +125,7 @@ class ProgramBuilder {
             .lane = static_cast<std::size_t>(task.lane),
             .stage = task.stage,
             .cost = task.cost,
+            .moves = task.moves,
             .inputs = std::move(plan.inputs),
             .instructions = instructions(plan),
             .outputs = std::move(plan.outputs),

@@ -74,8 +74,14 @@ struct TensorLocations {
   TensorLocation weights, optimizer_state, accumulators, activations;
 };
 
-// Phased execution: which values that live longer than a phase leave the device.
-enum class Liveness : std::uint8_t { kAlwaysLive, kOffDeviceAfterForward, kOffDeviceAfterEachPhase };
+// Phased execution: which values that live longer than a phase leave the device. Of activations that are kept off the
+// device anyway, it says when.
+enum class Liveness : std::uint8_t {
+  kAlwaysLive,                      // activations that are needed later than in the next phase
+  kOffDeviceAfterForward,           // what the backward pass needs; loads of a phase overlap with the phase before it
+  kOffDeviceAfterForwardNoOverlap,  // the same, loaded by the phase itself: less memory, more time
+  kOffDeviceAfterEachPhase,         // what any later phase needs
+};
 
 bool verifies_by_default();
 

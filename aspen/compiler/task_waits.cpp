@@ -34,16 +34,30 @@ class WaitFinder {
       const Op* producer = output.value->producer();
       if (producer != nullptr) add(task_after_send(graph_, *producer), producer->task, 0);
     }
+    follow_assigns();
     take_turns();
     return numbered();
   }
 
  private:
+  // What is brought from a variable is what the micro-batch before has left there.
+  void follow_assigns() {
+    for (const auto& variable : graph_.variables()) {
+      for (const Op* assign : variable->value->users()) {
+        if (!assign->is("assign") || assign->input(0) != variable->value.get()) continue;
+        for (const Op* user : variable->value->users()) {
+          if (graph_.tasks[user->task].moves) add(user->task, assign->task, 1);
+        }
+      }
+    }
+  }
+
   // Where lanes hold one micro-batch, one device computes at a time, also where the data would let several.
   void take_turns() {
     std::set<std::int64_t> computing;
     for (const auto& op : graph_.ops()) {
-      if (op->section == Section::kStep && !is_arrival(*op)) computing.insert(op->task);
+      if (op->section == Section::kStep && !is_arrival(*op) && !graph_.tasks[op->task].moves)
+        computing.insert(op->task);
     }
     auto holds_one = [&](std::int64_t task) { return graph_.lanes[graph_.tasks[task].lane].depth == 1; };
     if (computing.empty() || !std::all_of(computing.begin(), computing.end(), holds_one)) return;

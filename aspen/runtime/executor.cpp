@@ -139,19 +139,19 @@ struct Executor::State {
     });
   }
 
-  // Shares out the cpus: to the caller's thread and helpers, or to the crews that compute. Those that only move inputs
-  // and outputs run wherever there is room.
+  // Shares out the cpus: to the caller's thread and helpers, or to the crews that compute. Those that only move values
+  // run wherever there is room.
   void start_threads() {
     if (crews.empty()) return;
     if (!control) {
       crews.front().set_thread({.team = add_team(cpus.cpus.size())});
       return;
     }
-    auto shares = share_cpus(cpus.cpus, threads.num_computing * threads.replicas.size());
+    auto shares = share_cpus(cpus.cpus, threads.num_working * threads.replicas.size());
     std::vector<int> pins(crews.size(), -1);
     std::size_t next = 0;
     for (std::size_t i = 0; i < crews.size(); ++i) {
-      if (shares.empty() || !crews[i].computes()) continue;
+      if (shares.empty() || i % threads.devices.size() >= threads.num_working) continue;
       const std::vector<int>& share = shares[next++];
       WorkerThread thread{.patience = kPatience};
       if (cpus.are_all) {
@@ -301,7 +301,7 @@ struct Executor::State {
   double computing_time() const {
     std::optional<double> least;
     for (const auto& worker : workers) {
-      if (worker->replica() != 0 || !worker->computes()) continue;
+      if (worker->replica() != 0 || !worker->computes() || only_brings(*program, worker->device())) continue;
       least = std::min(least.value_or(worker->transfer_time()), worker->transfer_time());
     }
     return std::max(0.0, total_time - least.value_or(0.0));

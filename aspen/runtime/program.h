@@ -92,6 +92,7 @@ struct Task {
   std::int64_t stage = 0;
   double cost = 1;                // relative; only for choosing an order
   double nanoseconds = 1e9;       // a guess; only for choosing threads: short tasks are not worth one of their own
+  bool moves = false;             // only brings values to a device that computes, while that computes
   std::vector<InputCopy> inputs;  // before the instructions
   std::vector<Instruction> instructions;
   std::vector<OutputCopy> outputs;  // after the instructions

@@ -141,7 +141,7 @@ TaskOrder order_tasks(const std::vector<Task>& tasks, std::size_t num_devices, s
 bool take_turns(const std::vector<Task>& tasks) {
   std::vector<std::size_t> computing;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (!tasks[i].instructions.empty()) computing.push_back(i);
+    if (!tasks[i].instructions.empty() && !tasks[i].moves) computing.push_back(i);
   }
   if (computing.empty()) return true;
   for (std::size_t i = 1; i < computing.size(); ++i) {

@@ -28,8 +28,8 @@ TaskOrder order_tasks(const std::vector<Task>& tasks, const std::vector<std::siz
 // With a crew per device.
 TaskOrder order_tasks(const std::vector<Task>& tasks, std::size_t num_devices, std::int64_t rounds);
 
-// Whether the waits let only one device compute at a time: each task with instructions comes after the one before it in
-// the list, and the first of a round after the last of the round before.
+// Whether the waits let only one device compute at a time: each task with instructions, other than those that only
+// bring values, comes after the one before it in the list, and the first of a round after the last of the round before.
 bool take_turns(const std::vector<Task>& tasks);
 
 }  // namespace aspen

@@ -14,7 +14,7 @@ constexpr double kUnevenness = 1.25;
 using Groups = ThreadPlan::Groups;
 
 struct UsedDevices {
-  std::vector<std::size_t> computing, moving;  // ascending
+  std::vector<std::size_t> computing, bringing, moving;  // ascending
 };
 
 UsedDevices used_devices(const Program& program) {
@@ -22,7 +22,7 @@ UsedDevices used_devices(const Program& program) {
   for (std::size_t device = 0; device < program.devices.size(); ++device) {
     auto is_on = [device](const Task& task) { return task.device == device; };
     if (computes(program, device)) {
-      result.computing.push_back(device);
+      (only_brings(program, device) ? result.bringing : result.computing).push_back(device);
     } else if (std::any_of(program.step.begin(), program.step.end(), is_on) ||
                std::any_of(program.update.begin(), program.update.end(), is_on)) {
       result.moving.push_back(device);
@@ -118,8 +118,14 @@ bool computes(const Program& program, std::size_t device) {
          std::any_of(program.update.begin(), program.update.end(), works);
 }
 
+bool only_brings(const Program& program, std::size_t device) {
+  auto works = [&](const Task& task) { return task.device == device && !task.instructions.empty() && !task.moves; };
+  return computes(program, device) && std::none_of(program.step.begin(), program.step.end(), works) &&
+         std::none_of(program.update.begin(), program.update.end(), works);
+}
+
 ThreadPlan plan_threads(const Program& program, std::size_t num_cpus) {
-  auto [computing, moving] = used_devices(program);
+  auto [computing, bringing, moving] = used_devices(program);
   double step = 0, update = 0;
   for (std::size_t device : computing) {
     step += work_on(program.step, device);
@@ -132,8 +138,16 @@ ThreadPlan plan_threads(const Program& program, std::size_t num_cpus) {
     bool has_whole_replicas = plan.replicas.size() < program.replicas;
     plan.devices = group_devices(program, computing, has_whole_replicas ? 1 : num_cpus / program.replicas);
   }
-  plan.num_computing = plan.devices.size();
+  plan.num_working = plan.devices.size();
   bool is_worth_moving = num_cpus > 1 && step >= 2 * kLeastShare;
+  for (std::size_t device : bringing) {
+    if (is_worth_moving) {
+      plan.devices.push_back({device});
+    } else {
+      plan.devices[0].push_back(device);
+    }
+  }
+  plan.num_computing = plan.devices.size();
   if (is_worth_moving || moving.empty()) {
     for (std::size_t device : moving) plan.devices.push_back({device});
   } else if (plan.num_computing == 1) {
@@ -145,10 +159,13 @@ ThreadPlan plan_threads(const Program& program, std::size_t num_cpus) {
 }
 
 ThreadPlan thread_per_device(const Program& program) {
-  auto [computing, moving] = used_devices(program);
-  ThreadPlan plan{.replicas = each_alone(program.replicas), .num_computing = computing.size()};
-  for (std::size_t device : computing) plan.devices.push_back({device});
-  for (std::size_t device : moving) plan.devices.push_back({device});
+  auto [computing, bringing, moving] = used_devices(program);
+  ThreadPlan plan{.replicas = each_alone(program.replicas),
+                  .num_computing = computing.size() + bringing.size(),
+                  .num_working = computing.size()};
+  for (const auto* devices : {&computing, &bringing, &moving}) {
+    for (std::size_t device : *devices) plan.devices.push_back({device});
+  }
   return plan;
 }
 

@@ -13,15 +13,19 @@ namespace aspen {
 // Work of less than this, in nanoseconds, between two points where threads wait for each other stays on one thread.
 inline constexpr double kLeastShare = 50'000;
 
-// Whether a device computes; one that does not only moves inputs and outputs.
+// Whether a device has instructions; one that has none only moves inputs and outputs.
 bool computes(const Program& program, std::size_t device);
+// Whether its instructions only bring values to other devices.
+bool only_brings(const Program& program, std::size_t device);
 
 // A crew is a group of devices in each replica of a group of replicas: those that one thread runs.
 struct ThreadPlan {
   using Groups = std::vector<std::vector<std::size_t>>;
-  Groups devices;                 // that have tasks; ascending. Those that compute first, then those that only move
+  Groups devices;                 // that have tasks; ascending. Those that compute first, then those that only bring
+                                  // values to them, then those that only move inputs and outputs
   Groups replicas;                // all of them, ascending
-  std::size_t num_computing = 0;  // of the groups of devices
+  std::size_t num_computing = 0;  // of the groups of devices: those with instructions
+  std::size_t num_working = 0;    // of these: those that compute
 
   std::size_t num_crews() const { return devices.size() * replicas.size(); }
 };

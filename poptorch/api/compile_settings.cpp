@@ -151,7 +151,6 @@ std::optional<std::int64_t> location_entry(const OptionStore& options, const cha
   return found->second.integer();
 }
 
-// The location of activations wins over what the strategy says of them.
 aspen::Execution execution(const ExecutionStrategy& strategy) {
   if (strategy.isPhased()) return aspen::Execution::kPhased;
   return strategy.kind() == ExecutionStrategy::Kind::Sharded ? aspen::Execution::kSharded
@@ -161,20 +160,17 @@ aspen::Execution execution(const ExecutionStrategy& strategy) {
 aspen::Liveness liveness(const ExecutionStrategy& strategy) {
   switch (strategy.liveness()) {
     case Liveness::AlwaysLive: return aspen::Liveness::kAlwaysLive;
-    case Liveness::OffChipAfterFwd:
-    case Liveness::OffChipAfterFwdNoOverlap: return aspen::Liveness::kOffDeviceAfterForward;
+    case Liveness::OffChipAfterFwd: return aspen::Liveness::kOffDeviceAfterForward;
+    case Liveness::OffChipAfterFwdNoOverlap: return aspen::Liveness::kOffDeviceAfterForwardNoOverlap;
     case Liveness::OffChipAfterEachPhase: break;
   }
   return aspen::Liveness::kOffDeviceAfterEachPhase;
 }
 
-// The location of activations wins over what the strategy says.
+// A location of activations on the chip wins over what the strategy says.
 aspen::Liveness liveness(const OptionStore& options, const ExecutionStrategy& strategy) {
-  if (!strategy.isPhased()) return aspen::Liveness::kAlwaysLive;
-  const std::optional<std::int64_t> on_chip = location_entry(options, "activation", "onChip");
-  if (!on_chip) return liveness(strategy);
-  if (*on_chip != 0) return aspen::Liveness::kAlwaysLive;
-  return std::max(liveness(strategy), aspen::Liveness::kOffDeviceAfterForward);
+  const bool stays = location_entry(options, "activation", "onChip").value_or(0) != 0;
+  return strategy.isPhased() && !stays ? liveness(strategy) : aspen::Liveness::kAlwaysLive;
 }
 
 aspen::TensorLocation location(const OptionStore& options, const char* kind, bool off_device) {
@@ -189,10 +185,9 @@ aspen::TensorLocation location(const OptionStore& options, const char* kind, boo
 }
 
 // What phases do not need is kept off the device between them, unless the options say otherwise.
-aspen::TensorLocations locations(const OptionStore& options, bool phased, aspen::Liveness liveness) {
+aspen::TensorLocations locations(const OptionStore& options, bool phased) {
   return {location(options, "weight", phased), location(options, "optimizer", phased),
-          location(options, "accumulator", phased),
-          location(options, "activation", phased && liveness != aspen::Liveness::kAlwaysLive)};
+          location(options, "accumulator", phased), location(options, "activation", phased)};
 }
 
 // The type of partial sums, where it is given.
@@ -294,7 +289,7 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   told.input_grouping = input_grouping(options);
   told.liveness = liveness(options, strategy);
   told.separate_backward_phase = strategy.separateBackwardPhase();
-  told.locations = locations(options, strategy.isPhased(), told.liveness);
+  told.locations = locations(options, strategy.isPhased());
   for (const Session::Anchor& anchor : call_of(options, training).anchors) {
     told.anchors.push_back({anchor.name, anchor.tensor});
   }

@@ -238,7 +238,8 @@ py::dict compile_options(const OptionStore& options, const ExecutionStrategy& st
   const aspen::CompileOptions told = compile_settings(options, strategy, training, ipus).options;
   constexpr const char* kExecutions[] = {"pipelined", "sharded", "phased"};
   constexpr const char* kRecomputes[] = {"nothing", "stages", "all"};
-  constexpr const char* kLivenesses[] = {"always", "off_device_after_forward", "off_device_after_each_phase"};
+  constexpr const char* kLivenesses[] = {"always", "off_device_after_forward", "off_device_after_forward_no_overlap",
+                                         "off_device_after_each_phase"};
   py::dict made;
   made["gradient_accumulation"] = told.gradient_accumulation;
   made["device_iterations"] = told.device_iterations;

@@ -166,6 +166,9 @@ TEST(Strategy, PhasesLearnWhatOneDeviceLearns) {
     parallel.sendTensorsOffChipAfterFwd(off_chip);
     strategies.push_back(std::make_shared<ExecutionStrategy>(parallel));
   }
+  // Against the order of the stages, which take turns.
+  const Phase against{Stage("c").ipu(0), Stage("b").ipu(1), Stage("a").ipu(0)};
+  strategies.push_back(std::make_shared<ExecutionStrategy>(SerialPhasedExecution({against})));
   for (const auto& strategy : strategies) {
     const Tensors weights = learnt(*strategy);
     for (std::size_t i = 0; i < one.size(); ++i) {

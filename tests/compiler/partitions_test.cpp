@@ -161,16 +161,17 @@ class Partitions : public ::testing::Test {
     options.execution =
         std::array{Execution::kPipelined, Execution::kPipelined, Execution::kSharded, Execution::kPhased}[pick(4)];
     options.recompute = std::array{Recompute::kNothing, Recompute::kStages, Recompute::kAll}[pick(3)];
-    options.liveness = std::array{Liveness::kAlwaysLive, Liveness::kOffDeviceAfterForward,
-                                  Liveness::kOffDeviceAfterEachPhase}[pick(3)];
+    options.liveness =
+        std::array{Liveness::kAlwaysLive, Liveness::kOffDeviceAfterForward, Liveness::kOffDeviceAfterForwardNoOverlap,
+                   Liveness::kOffDeviceAfterEachPhase}[pick(4)];
     options.separate_backward_phase = pick(2) == 0;
     for (TensorLocation* location : {&options.locations.weights, &options.locations.optimizer_state,
                                      &options.locations.accumulators, &options.locations.activations}) {
       location->off_device = pick(4) == 0;
       location->min_elements = 1 + pick(2);
     }
-    if (options.execution == Execution::kPhased) {  // a phase is on one device here
-      for (Placement& layer : way.layers) layer.device = layer.phase % 2;
+    if (options.execution == Execution::kPhased) {  // where data goes to and fro between the devices of a phase
+      for (Placement& layer : way.layers) layer = {.device = pick(3), .stage = layer.stage, .phase = layer.stage / 2};
     }
     return way;
   }

@@ -37,7 +37,8 @@ std::vector<Bytes> Machine::run(Section section, const std::vector<Bytes>& input
       continue;
     }
     written.emplace_back(op.get(), *read(op->input(1), device_of(*op), values));
-    if (has_tasks_) memory_[{op->input(0)->variable(), device_of(*op)}] = written.back().second;
+    const Variable* variable = op->input(0)->variable();
+    if (has_tasks_) memory_[{variable, memory_of(*variable, device_of(*op))}] = written.back().second;
   }
   std::vector<Bytes> outputs;
   if (section == Section::kStep) {
@@ -64,18 +65,25 @@ void Machine::run(const Op& op, std::map<const Value*, Bytes>& values) const {
 const Bytes& Machine::variable(const std::string& name) const {
   const Variable* variable = graph_.find_variable(name);
   auto home = home_.find(variable);
-  return memory_.at({variable, home == home_.end() ? *devices_.begin() : home->second});
+  return memory_.at({variable, memory_of(*variable, home == home_.end() ? *devices_.begin() : home->second)});
 }
 
 void Machine::set(const std::string& name, const Bytes& bytes) {
-  for (std::int64_t device : devices_) memory_[{graph_.find_variable(name), device}] = bytes;
+  const Variable* variable = graph_.find_variable(name);
+  for (std::int64_t device : devices_) memory_[{variable, memory_of(*variable, device)}] = bytes;
+}
+
+std::int64_t Machine::memory_of(const Variable& variable, std::int64_t device) {
+  constexpr std::int64_t kHost = -1;
+  return variable.off_device ? kHost : device;
 }
 
 std::int64_t Machine::device_of(const Op& op) const { return has_tasks_ ? graph_.tasks[op.task].device : 0; }
 
 const Bytes* Machine::read(const Value* value, std::int64_t device, const std::map<const Value*, Bytes>& values) const {
   if (value == nullptr) return nullptr;
-  return value->variable() != nullptr ? &memory_.at({value->variable(), device}) : &values.at(value);
+  const Variable* variable = value->variable();
+  return variable == nullptr ? &values.at(value) : &memory_.at({variable, memory_of(*variable, device)});
 }
 
 }  // namespace aspen::testing

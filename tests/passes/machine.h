@@ -14,7 +14,7 @@ namespace aspen::testing {
 using Bytes = std::vector<std::byte>;
 
 // Without tasks, variables change when a section ends. With tasks, an assign writes at once, on its own device; other
-// devices see it after the next update.
+// devices see it after the next update. What is kept off the devices they share.
 class Machine {
  public:
   explicit Machine(const Graph& graph);
@@ -28,6 +28,8 @@ class Machine {
 
  private:
   std::int64_t device_of(const Op& op) const;
+  // Whose copy of a variable a device reads and writes.
+  static std::int64_t memory_of(const Variable& variable, std::int64_t device);
   const Bytes* read(const Value* value, std::int64_t device, const std::map<const Value*, Bytes>& values) const;
   void run(const Op& op, std::map<const Value*, Bytes>& values) const;
 

@@ -13,7 +13,8 @@ const Shape kFlat{6};
 
 class GraphMaker {
  public:
-  explicit GraphMaker(std::uint64_t seed) : random_(seed), b_(*graph_) {}
+  explicit GraphMaker(std::uint64_t seed)
+      : random_(seed), is_phased_(random_options(seed).execution == Execution::kPhased), b_(*graph_) {}
 
   std::unique_ptr<Graph> run() {
     add_places();
@@ -37,15 +38,23 @@ class GraphMaker {
     std::int64_t stage;  // readers in the forward pass are in this one or a later one
   };
 
-  // Stages in ascending order, each on a device of its own choice; one phase for every two stages.
+  // Stages in ascending order, each on a device of its own choice; one phase for every two stages. In phased execution
+  // each op of a stage has one, except where the buffer is.
   void add_places() {
     num_stages_ = random_.between(1, 5);
-    std::int64_t num_devices = random_.between(1, 4);
-    for (std::int64_t i = 0; i < num_stages_; ++i) devices_.push_back(random_.between(0, num_devices - 1));
+    num_devices_ = random_.between(1, 4);
+    for (std::int64_t i = 0; i < num_stages_; ++i) devices_.push_back(random_.between(0, num_devices_ - 1));
     buffer_stage_ = random_.between(0, num_stages_ - 1);
   }
 
-  void place(std::int64_t stage) { b_.placement = {.device = devices_[stage], .stage = stage, .phase = stage / 2}; }
+  void place(std::int64_t stage) {
+    bool moves = is_phased_ && stage != buffer_stage_;
+    std::int64_t device = moves ? random_.between(0, num_devices_ - 1) : devices_[stage];
+    b_.placement = {.device = device, .stage = stage, .phase = stage / 2};
+  }
+
+  // The last one whose results a stage may read in the forward pass: its own, or any of its phase.
+  std::int64_t last_before(std::int64_t stage) const { return is_phased_ ? stage | 1 : stage; }
 
   void add_variables() {
     for (std::int64_t i = random_.between(1, 4); i > 0; --i) {
@@ -88,7 +97,8 @@ class GraphMaker {
   void add_forward() {
     std::int64_t stage = random_.between(0, num_stages_ - 1);
     place(stage);
-    Value* result = combine(pick(stage, stage), pick(stage, stage));
+    Value* x = pick(stage, last_before(stage));
+    Value* result = combine(x, pick(stage, last_before(stage)));
     known_.push_back({result, stage});
     if (random_.between(0, 4) == 0) graph_->add_output("y", result);
   }
@@ -141,9 +151,10 @@ class GraphMaker {
   }
 
   RandomNumbers random_;
+  bool is_phased_;
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   Builder b_;
-  std::int64_t num_stages_ = 0, buffer_stage_ = 0, stream_ = 0;
+  std::int64_t num_stages_ = 0, num_devices_ = 0, buffer_stage_ = 0, stream_ = 0;
   std::vector<std::int64_t> devices_;  // by stage
   std::vector<Variable*> parameters_, accumulators_;
   std::map<const Variable*, Placement> placement_of_;
@@ -159,7 +170,7 @@ CompileOptions random_options(std::uint64_t seed) {
   RandomNumbers random(seed);
   CompileOptions options{.training = true, .gradient_accumulation = 64};
   options.execution = static_cast<Execution>(random.between(0, 2));
-  options.liveness = static_cast<Liveness>(random.between(0, 2));
+  options.liveness = static_cast<Liveness>(random.between(0, 3));
   options.separate_backward_phase = random.coin();
   options.locations.weights.off_device = random.coin();
   options.locations.optimizer_state.off_device = random.coin();

@@ -12,7 +12,9 @@ constexpr std::int64_t kBatch = 3, kWidth = 4;
 // h = layer(h) through the stages, where a layer may also read any earlier result.
 class ModelMaker {
  public:
-  ModelMaker(std::uint64_t seed, bool is_placed) : random_(seed), is_placed_(is_placed), b_(*graph_) {}
+  ModelMaker(std::uint64_t seed, bool is_placed)
+      : random_(seed), is_placed_(is_placed), is_phased_(random_options(seed).execution == Execution::kPhased),
+        b_(*graph_) {}
 
   std::unique_ptr<Graph> run() {
     Value* h = graph_->add_input("x", {DType::kF32, {kBatch, kWidth}});
@@ -20,8 +22,10 @@ class ModelMaker {
     std::int64_t num_stages = random_.between(1, 6), num_devices = random_.between(2, 5);
     for (std::int64_t stage = 0; stage < num_stages; ++stage) {
       std::int64_t device = random_.between(0, num_devices - 1);
-      if (is_placed_) b_.placement = {.device = device, .stage = stage, .phase = stage};
+      if (is_placed_) b_.placement = {.device = device, .stage = stage, .phase = stage / 2};
       for (std::int64_t i = random_.between(1, 3); i > 0; --i) {
+        std::int64_t own = random_.between(0, num_devices - 1);
+        if (is_placed_ && is_phased_) b_.placement.device = own;  // data goes to and fro within a phase
         results_.push_back(h);
         h = layer(h);
       }
@@ -66,7 +70,7 @@ class ModelMaker {
   }
 
   RandomNumbers random_;
-  bool is_placed_;
+  bool is_placed_, is_phased_;
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   Builder b_;
   std::int64_t stream_ = 0;

@@ -81,7 +81,9 @@ struct GraphTask {
   std::int64_t device = 0;  // as in Placement
   std::int64_t lane = 0;
   std::int64_t stage = 0;
+  std::int64_t phase = 0;  // that is run, counted there and back; 0 unless execution is phased
   double cost = 1;
+  bool moves = false;  // only brings values to a device that computes
 };
 
 // Where values that live longer than a task are kept. Tasks of a lane follow each other for every micro-batch. A lane

@@ -129,10 +129,14 @@ class Parser {
         task.lane = lexer_.integer();
       else if (lexer_.accept_word("stage"))
         task.stage = lexer_.integer();
+      else if (lexer_.accept_word("phase"))
+        task.phase = lexer_.integer();
       else if (lexer_.accept_word("cost"))
         task.cost = lexer_.number();
       else if (lexer_.accept_word("update"))
         task.section = Section::kUpdate;
+      else if (lexer_.accept_word("moves"))
+        task.moves = true;
       else
         break;
     }

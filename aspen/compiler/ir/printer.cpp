@@ -121,8 +121,10 @@ class Printer {
       print_number("device", task.device, 0);
       print_number("lane", task.lane, 0);
       print_number("stage", task.stage, 0);
+      print_number("phase", task.phase, 0);
       if (task.cost != 1) text_ += fmt::format(" cost {}", task.cost);
       if (task.section == Section::kUpdate) text_ += " update";
+      if (task.moves) text_ += " moves";
       text_ += '\n';
     }
   }

@@ -97,6 +97,15 @@ std::int64_t Residences::task_of_output(const Value* value) const {
   return in_step ? tasks.front() : 0;
 }
 
+// Devices that read a variable through a task that brings it to them.
+std::set<std::size_t> Residences::devices_brought_to(const Value& variable) const {
+  std::set<std::size_t> devices;
+  for (const Op* user : variable.users()) {
+    if (graph_.tasks[user->task].moves) devices.insert(graph_.lanes[user->attrs<SendAttrs>().lane].device);
+  }
+  return devices;
+}
+
 void Residences::place_variables() {
   for (const auto& variable : graph_.variables()) {
     const Value* value = variable->value.get();
@@ -105,8 +114,10 @@ void Residences::place_variables() {
     for (const Op* user : value->users()) {
       if (user->is("assign") && user->input(0) == value) devices.push_back(device_of(user->task));
     }
-    std::set<std::size_t> readers;
-    for (std::int64_t task : consumers_[value->id()]) readers.insert(device_of(task));
+    std::set<std::size_t> readers = devices_brought_to(*value);
+    for (std::int64_t task : consumers_[value->id()]) {
+      if (!graph_.tasks[task].moves) readers.insert(device_of(task));
+    }
     devices.insert(devices.end(), readers.begin(), readers.end());
     if (devices.empty()) devices.push_back(0);
     std::vector<BufferRef> places;
@@ -164,7 +175,9 @@ void Residences::place_values(const OpDemands& demands) {
         continue;
       }
       std::int64_t lane = kept_.back().lane;
-      bool is_local = std::all_of(tasks.begin(), tasks.end(), [&](std::int64_t task) { return reads(task, lane); });
+      bool is_local = std::all_of(tasks.begin(), tasks.end(), [&](std::int64_t task) {
+        return reads(task, lane) || (op->is("store") && graph_.tasks[task].moves);
+      });
       if (!is_local) throw InternalError("a result of {} is used in a lane it was not sent to", op->name());
     }
   }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -31,6 +32,7 @@ class Residences {
   void find_roots();
   void find_consumers();
   std::int64_t task_of_output(const Value* value) const;
+  std::set<std::size_t> devices_brought_to(const Value& variable) const;
   void place_variables();
   void place_constants(const OpDemands& demands);
   void place_values(const OpDemands& demands);

@@ -18,6 +18,7 @@
 #include "aspen/compiler/passes/select_loss.h"
 #include "aspen/compiler/placement/insert_transfers.h"
 #include "aspen/compiler/placement/overlap_io.h"
+#include "aspen/compiler/placement/overlap_loads.h"
 #include "aspen/compiler/placement/partition.h"
 #include "aspen/compiler/placement/place_variables.h"
 
@@ -54,6 +55,11 @@ const Pass kOverlapIo{"overlap_io",
                       overlap_io,
                       {kTransfersComplete},
                       {kPartitioned}};
+const Pass kOverlapLoads{"overlap_loads",
+                         "load what a phase needs while another one computes",
+                         overlap_loads,
+                         {kPartitioned},
+                         {kPartitioned}};
 const Pass kSchedule{"schedule",
                      "order the ops for little memory, writes of variables after their reads",
                      schedule,
@@ -98,6 +104,7 @@ std::vector<Pass> inference_pipeline() {
       kPartition,
       kInsertTransfers,
       kOverlapIo,
+      kOverlapLoads,
       // The order of execution, which the memory plan takes as given.
       kSchedule,
   };
@@ -108,7 +115,7 @@ const std::vector<Pass>& all_passes() {
                                         kInsertOptimizer, kAnchorTensors, kHoldInputs,      kRemoveMarkers,
                                         kCanonicalise,    kFoldConstants, kJoinPads,        kMergeCommon,
                                         kRemoveDead,      kRecompute,     kPlaceVariables,  kPartition,
-                                        kInsertTransfers, kOverlapIo,     kSchedule};
+                                        kInsertTransfers, kOverlapIo,     kOverlapLoads,    kSchedule};
   return passes;
 }
 

@@ -16,23 +16,25 @@ namespace {
 class Scope {
  public:
   Scope(const Graph& graph, const CompileOptions& options)
-      : includes_all_(options.recompute == Recompute::kAll), is_pipelined_(options.execution == Execution::kPipelined) {
-    if (options.execution != Execution::kSharded) stages_.emplace(graph, options.execution);
+      : includes_all_(options.recompute == Recompute::kAll), execution_(options.execution) {
+    if (execution_ == Execution::kPipelined) stages_.emplace(graph);
   }
 
   // The last stage of a pipeline goes back as soon as it is through: keeping costs it nothing.
   bool includes(const Op& op) const {
-    return includes_all_ || (is_pipelined_ && stages_->index_of(op.placement) + 1 < stages_->size());
+    return includes_all_ || (stages_ && stages_->index_of(op.placement) + 1 < stages_->size());
   }
 
   bool share_stage(const Op& a, const Op& b) const {
-    if (!stages_) return a.placement.device == b.placement.device;
-    return stages_->index_of(a.placement) == stages_->index_of(b.placement);
+    if (stages_) return stages_->index_of(a.placement) == stages_->index_of(b.placement);
+    if (execution_ == Execution::kPhased && a.placement.phase != b.placement.phase) return false;
+    return a.placement.device == b.placement.device;
   }
 
  private:
-  bool includes_all_, is_pipelined_;
-  std::optional<Stages> stages_;  // none in sharded execution, where devices alone count
+  bool includes_all_;
+  Execution execution_;
+  std::optional<Stages> stages_;  // of a pipeline
 };
 
 class Recomputer {

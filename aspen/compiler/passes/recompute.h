@@ -15,8 +15,8 @@
 // occupies memory only while its own gradients are computed. Random numbers depend on seed, step and stream alone:
 // copies draw the same. Results do not change by a bit.
 //
-// Which stages do so is said by CompileOptions::recompute. Stages are those of the pipeline or of the phases; in
-// sharded execution a device is one.
+// Which stages do so is said by CompileOptions::recompute. Stages are those of the pipeline; in
+// sharded execution a device is one, in phased execution what a device does in a phase.
 //
 // Expects: nothing. Ensures: no checkpoint is left, whether anything is computed again or not.
 // After the last merge_common, which would undo it, and before tensors are given places. Originals that only the

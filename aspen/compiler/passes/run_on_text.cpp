@@ -64,6 +64,7 @@ class OptionReader {
     choice("liveness", options_.liveness,
            {{"always_live", Liveness::kAlwaysLive},
             {"off_device_after_forward", Liveness::kOffDeviceAfterForward},
+            {"off_device_after_forward_no_overlap", Liveness::kOffDeviceAfterForwardNoOverlap},
             {"off_device_after_each_phase", Liveness::kOffDeviceAfterEachPhase}});
     flag("separate_backward_phase", options_.separate_backward_phase);
     for_kinds("off_device", &TensorLocation::off_device);

@@ -86,16 +86,17 @@ class TransferInserter {
   bool is_stored(const Value& value, const Op& producer, const Op& reader) const {
     const TensorLocation& activations = options_.locations.activations;
     if (value.type().numel() < activations.min_elements || producer.section != Section::kStep) return false;
-    bool crosses = producer.task != reader.task;
     bool turns = !producer.backward && reader.backward;
-    if (activations.off_device && !producer.backward && (crosses || turns)) return true;
-    if (options_.execution != Execution::kPhased || !crosses) return false;
+    bool is_activation = activations.off_device && !producer.backward;
+    if (options_.execution != Execution::kPhased) return is_activation && (producer.task != reader.task || turns);
+    std::int64_t phases = graph_.tasks[reader.task].phase - graph_.tasks[producer.task].phase;  // from one to the other
     switch (options_.liveness) {
-      case Liveness::kAlwaysLive: return false;
-      case Liveness::kOffDeviceAfterForward: return turns;
+      case Liveness::kAlwaysLive: return is_activation && phases > 1;
+      case Liveness::kOffDeviceAfterForward:
+      case Liveness::kOffDeviceAfterForwardNoOverlap: return is_activation ? phases > 0 || turns : phases > 0 && turns;
       case Liveness::kOffDeviceAfterEachPhase: break;
     }
-    return true;
+    return phases > 0 || (is_activation && turns);
   }
 
   // Whether the reader's lane holds the value already.

@@ -6,9 +6,9 @@
 //   the optimiser               update on device 0, 1         lanes 2, 3
 //
 // Pipelined: a task per stage and direction, one for both in the last stage; consecutive stages on one device count as
-// one; a lane per stage. Phased: the same by phase, then stage, with a lane per device. Sharded: everything that can
-// run on a device, then the next device; a lane per device. One device: one task. The update section has a task per
-// device, more where devices need results of each other, and lanes of its own.
+// one; a lane per stage. Sharded: everything that can run on a device, then the next device; a lane per device. Phased:
+// the same within each phase, one phase after the other and back. One device: one task. The update section has a task
+// per device, more where devices need results of each other, and lanes of its own.
 //
 // Gradients that read something made in a later task than their own move there. Sources, and aliases of sources, inputs
 // and variables, are made again in every task that uses them.
@@ -21,8 +21,8 @@
 
 namespace aspen {
 
-// UserError where the placement cannot run: data that flows from a later to an earlier stage, a stage on two devices,
-// too few micro-batches for the pipeline, a variable assigned in the forward pass and used elsewhere.
+// UserError where the placement cannot run: data that flows from a later to an earlier stage or phase, a stage on two
+// devices, too few micro-batches for the pipeline, a variable assigned in the forward pass and used elsewhere.
 void partition(Graph& graph, const PassContext& context);
 
 extern const Condition kPartitioned;

@@ -33,47 +33,52 @@ bool is_remade(const Op& op) {
   return origin->def().is_source();
 }
 
+std::vector<Op*> placed_ops(const Graph& graph) {
+  std::vector<Op*> result;
+  for (const auto& op : graph.ops()) {
+    if (op->section == Section::kStep && !is_remade(*op)) result.push_back(op.get());
+  }
+  return result;
+}
+
+std::vector<Op*> placed_producers(const Op& op) {
+  std::vector<Op*> result;
+  for (const Value* input : op.inputs()) {
+    if (input != nullptr && input->producer() != nullptr && !is_remade(*input->producer())) {
+      result.push_back(input->producer());
+    }
+  }
+  return result;
+}
+
 std::vector<std::int64_t> devices_in_use(const Graph& graph) {
   std::set<std::int64_t> devices;
-  for (const auto& op : graph.ops()) {
-    if (op->section == Section::kStep && !is_remade(*op)) devices.insert(op->placement.device);
-  }
+  for (const Op* op : placed_ops(graph)) devices.insert(op->placement.device);
   return {devices.begin(), devices.end()};
 }
 
-Stages::Stages(const Graph& graph, Execution execution) : is_phased_(execution == Execution::kPhased) {
-  std::map<Key, const Op*> placed;  // placed stage -> its first op
-  for (const auto& op : graph.ops()) {
-    if (op->section != Section::kStep || is_remade(*op)) continue;
-    const Op& first = *placed.emplace(key_of(op->placement), op.get()).first->second;
+Stages::Stages(const Graph& graph) {
+  std::map<std::int64_t, const Op*> placed;  // placed stage -> its first op
+  for (const Op* op : placed_ops(graph)) {
+    const Op& first = *placed.emplace(op->placement.stage, op).first->second;
     if (first.placement.device == op->placement.device) continue;
     throw UserError(
-        "{} has ops on two devices: {} and {}. A stage runs on one device; give the blocks on the second device a "
-        "stage of their own.",
-        is_phased_ ? fmt::format("stage {} of phase {}", op->placement.stage, op->placement.phase)
-                   : fmt::format("pipeline stage {}", op->placement.stage),
-        place_of(first), place_of(*op));
+        "pipeline stage {} has ops on two devices: {} and {}. A stage runs on one device; give the blocks on the "
+        "second device a stage of their own.",
+        op->placement.stage, place_of(first), place_of(*op));
   }
-  for (const auto& [key, op] : placed) {
-    bool continues = !placements_.empty() && placements_.back().device == op->placement.device &&
-                     key_of(placements_.back()).first == key.first;
+  for (const auto& [stage, op] : placed) {
+    bool continues = !placements_.empty() && placements_.back().device == op->placement.device;
     if (!continues) placements_.push_back(op->placement);
-    index_of_.emplace(key, placements_.size() - 1);
+    index_of_.emplace(stage, placements_.size() - 1);
   }
   if (placements_.empty()) placements_.emplace_back();  // nothing but sources
 }
 
-std::string Stages::name(std::size_t stage) const {
-  const Placement& place = placements_[stage];
-  if (!is_phased_) return fmt::format("stage {}", place.stage);
-  auto is_same_phase = [&](const Placement& other) { return other.phase == place.phase; };
-  bool is_alone = std::count_if(placements_.begin(), placements_.end(), is_same_phase) == 1;
-  return is_alone ? fmt::format("phase {}", place.phase)
-                  : fmt::format("stage {} of phase {}", place.stage, place.phase);
-}
+std::string Stages::name(std::size_t stage) const { return fmt::format("stage {}", placements_[stage].stage); }
 
 std::size_t Stages::index_of(const Placement& placement) const {
-  auto next = index_of_.upper_bound(key_of(placement));
+  auto next = index_of_.upper_bound(placement.stage);
   return next == index_of_.begin() ? 0 : std::prev(next)->second;
 }
 

@@ -1,14 +1,12 @@
-// The stages of a run over several devices, found from where the ops were placed. Asked by the passes that must know
-// which values a stage receives and which it computes (recompute, partition).
+// Which ops have a place of their own, and the stages of a pipeline, found from where the ops were placed. Asked by the
+// passes that must know which values a stage receives and which it computes (recompute, partition).
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "aspen/compiler/compile.h"
 #include "aspen/compiler/ir/graph.h"
 
 namespace aspen {
@@ -21,6 +19,12 @@ bool is_assigned_in_step(const Value& variable);
 // op has no place of its own.
 bool is_remade(const Op& op);
 
+// The ops of the step section that have a place of their own, in the order of the graph.
+std::vector<Op*> placed_ops(const Graph& graph);
+
+// Ops with a place of their own that computed an input.
+std::vector<Op*> placed_producers(const Op& op);
+
 // Devices that ops of the step are placed on, ascending.
 std::vector<std::int64_t> devices_in_use(const Graph& graph);
 
@@ -30,29 +34,22 @@ std::vector<std::int64_t> devices_in_use(const Graph& graph);
 //   device          0  0  1  0
 //   stage           0  0  1  2
 //
-// In phased execution the stages of phase 0 come first, then those of phase 1 and so on; stages of two phases stay
-// apart.
 class Stages {
  public:
   // UserError when one placed stage has ops on two devices.
-  explicit Stages(const Graph& graph, Execution execution = Execution::kPipelined);
+  explicit Stages(const Graph& graph);
 
   std::size_t size() const { return placements_.size(); }
   std::int64_t device(std::size_t stage) const { return placements_[stage].device; }
   // The place of the first op, for messages and names.
   const Placement& placement(std::size_t stage) const { return placements_[stage]; }
-  // "stage 2" or "phase 1"; a phase of several stages says which.
-  std::string name(std::size_t stage) const;
+  std::string name(std::size_t stage) const;  // "stage 2"
   // The stage of an op: the one it was placed on, or for ops without a place of their own the last one before.
   std::size_t index_of(const Placement& placement) const;
 
  private:
-  using Key = std::pair<std::int64_t, std::int64_t>;  // phase (0 unless phased), placed stage
-  Key key_of(const Placement& placement) const { return {is_phased_ ? placement.phase : 0, placement.stage}; }
-
-  bool is_phased_;
-  std::vector<Placement> placements_;    // by stage
-  std::map<Key, std::size_t> index_of_;  // placed stage -> stage
+  std::vector<Placement> placements_;             // by stage
+  std::map<std::int64_t, std::size_t> index_of_;  // placed stage -> stage
 };
 
 }  // namespace aspen
