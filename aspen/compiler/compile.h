@@ -59,6 +59,7 @@ enum class Execution : std::uint8_t {
 enum class Recompute : std::uint8_t {
   kNothing,
   kStages,  // all but the last stage of a pipeline, from what the stage received; nothing where there is no pipeline
+  kNorms,   // normalisations and activations, where that keeps less
   kAll,     // everything between two values marked with `checkpoint`
 };
 

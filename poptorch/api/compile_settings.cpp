@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <random>
 
-#include "aspen/base/log.h"
 #include "aspen/base/log_repeats.h"
 #include "poptorch/api/batching.h"
 #include "poptorch/api/option_setters.h"
@@ -118,19 +117,11 @@ void check_features(const OptionStore& options) {
   }
 }
 
-void warn_of_features(const OptionStore& options) {
-  const OptionValue* recomputation = options.find(kPopart, "autoRecomputation");
-  if (recomputation != nullptr && recomputation->integer() == kNormOnly) {
-    aspen::log::warn(
-        "_Popart option autoRecomputation: NormOnly keeps all activations, because normalisations alone are not "
-        "computed again; Pipeline and RecomputeAll save memory. Results are the same");
-  }
-}
-
 // By default a pipeline computes the activations of its stages again; elsewhere that must be asked for.
 aspen::Recompute recompute(const OptionValue* asked, bool is_pipeline) {
   if (asked == nullptr) return aspen::Recompute::kStages;
   const std::int64_t kind = asked->integer();
+  if (kind == kNormOnly) return aspen::Recompute::kNorms;
   if (kind == kPipeline || (kind == kStandard && is_pipeline)) return aspen::Recompute::kStages;
   return kind == kStandard || kind == kRecomputeAll ? aspen::Recompute::kAll : aspen::Recompute::kNothing;
 }
@@ -262,7 +253,6 @@ void check_options(const OptionStore& options) {
   check_devices(options);
   check_reduction(options);
   check_features(options);
-  warn_of_features(options);
   check_profiling(options);
 }
 

@@ -237,7 +237,7 @@ py::dict compile_options(const OptionStore& options, const ExecutionStrategy& st
                          const std::set<std::int64_t>& ipus) {
   const aspen::CompileOptions told = compile_settings(options, strategy, training, ipus).options;
   constexpr const char* kExecutions[] = {"pipelined", "sharded", "phased"};
-  constexpr const char* kRecomputes[] = {"nothing", "stages", "all"};
+  constexpr const char* kRecomputes[] = {"nothing", "stages", "norms", "all"};
   constexpr const char* kLivenesses[] = {"always", "off_device_after_forward", "off_device_after_forward_no_overlap",
                                          "off_device_after_each_phase"};
   py::dict made;

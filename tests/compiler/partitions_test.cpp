@@ -160,7 +160,8 @@ class Partitions : public ::testing::Test {
     options.prefetch_depth = pick(3);
     options.execution =
         std::array{Execution::kPipelined, Execution::kPipelined, Execution::kSharded, Execution::kPhased}[pick(4)];
-    options.recompute = std::array{Recompute::kNothing, Recompute::kStages, Recompute::kAll}[pick(3)];
+    options.recompute =
+        std::array{Recompute::kNothing, Recompute::kStages, Recompute::kNorms, Recompute::kAll}[pick(4)];
     options.liveness =
         std::array{Liveness::kAlwaysLive, Liveness::kOffDeviceAfterForward, Liveness::kOffDeviceAfterForwardNoOverlap,
                    Liveness::kOffDeviceAfterEachPhase}[pick(4)];

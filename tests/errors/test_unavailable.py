@@ -43,11 +43,3 @@ def test_accumulation_factor_that_contradicts():
     options.Training.gradientAccumulation(2)
     with pytest.raises(poptorch.Error, match="accumulationFactor is 4, but Training.gradientAccumulation is 2"):
         poptorch.trainingModel(torch.nn.Linear(3, 3), options)(torch.zeros(8, 3))
-
-
-def test_recomputing_normalisations_alone_is_warned_of(capfd):
-    for kind, warns in ((2, True), (3, False)):
-        options = _options()
-        options._Popart.set("autoRecomputation", kind)
-        poptorch.inferenceModel(torch.nn.Linear(3, 2), options)(torch.zeros(2, 3))
-        assert ("NormOnly keeps all activations" in capfd.readouterr().err) == warns

@@ -171,6 +171,7 @@ CompileOptions random_options(std::uint64_t seed) {
   CompileOptions options{.training = true, .gradient_accumulation = 64};
   options.execution = static_cast<Execution>(random.between(0, 2));
   options.liveness = static_cast<Liveness>(random.between(0, 3));
+  options.recompute = static_cast<Recompute>(random.between(0, 3));
   options.separate_backward_phase = random.coin();
   options.locations.weights.off_device = random.coin();
   options.locations.optimizer_state.off_device = random.coin();

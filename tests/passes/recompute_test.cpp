@@ -8,6 +8,7 @@
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/passes/pipeline.h"
 #include "aspen/ops/build.h"
+#include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/random/random.h"
 #include "tests/support/interpret.h"
 
@@ -106,6 +107,46 @@ TEST(Recompute, KeepsLessPerMicroBatchInAPipeline) {
   // each layer, except the last result, which only the next stage reads; or else the one checkpoint within it.
   EXPECT_EQ(slot_activations(Recompute::kNothing), 2u + 3 * 4 - 1);
   EXPECT_EQ(slot_activations(Recompute::kStages), 2u + 1);
+}
+
+// kLayers times h = h + silu(normalize(h w) gamma), as networks of normalisations and activations have them.
+std::unique_ptr<Graph> normalised_network() {
+  auto graph = std::make_unique<Graph>();
+  Builder b(*graph);
+  TensorType type{DType::kF32, {kWidth, kWidth}};
+  Value* h = graph->add_input("x", type);
+  for (int i = 0; i < kLayers; ++i) {
+    Variable* w = graph->add_variable(fmt::format("w{}", i), VariableKind::kParameter, type, true);
+    Variable* gamma = graph->add_variable(fmt::format("gamma{}", i), VariableKind::kParameter, {type.dtype, {kWidth}});
+    Value* y = b.make("normalize", {build::dot(b, h, w->value.get())}, NormalizeAttrs{.axes = {1}});
+    y = build::mul(b, y, gamma->value.get());
+    h = build::add(b, h, build::mul(b, y, build::unary(b, "sigmoid", y)));
+  }
+  graph->add_output("loss", b.make("loss", {build::reduce_all(b, "reduce_sum", h)}));
+  return graph;
+}
+
+TEST(RecomputeOfNorms, ChangesNoBitAndRepeatsNormsAndActivationsAlone) {
+  auto plain = normalised_network(), again = normalised_network();
+  auto expected = train(*plain, Recompute::kNothing, 1);
+  EXPECT_EQ(train(*again, Recompute::kNorms, 1), expected);
+  for (const char* op : {"normalize", "sigmoid"}) {
+    EXPECT_EQ(count_ops(*plain, op), std::size_t{kLayers}) << op;
+    EXPECT_EQ(count_ops(*again, op), std::size_t{2 * kLayers}) << op;
+  }
+  for (const char* op : {"dot", "reduce_sum", "normalize_grad"})
+    EXPECT_EQ(count_ops(*again, op), count_ops(*plain, op)) << op;
+}
+
+TEST(RecomputeOfNorms, KeepsOneTensorOfEachLayerInPlaceOfThree) {
+  auto scratch = [](Recompute recompute) {
+    auto graph = normalised_network();
+    return compile(*graph, training(recompute), backend())->devices[0].scratch_bytes;
+  };
+  // Besides the sum h, which the product needs: the results of normalize, mul and sigmoid, or that of the product.
+  std::size_t keeps_all = scratch(Recompute::kNothing), keeps_products = scratch(Recompute::kNorms);
+  EXPECT_GE(keeps_all, 4 * kLayers * kActivation);
+  EXPECT_LE(keeps_products, (2 * kLayers + 6) * kActivation);
 }
 
 }  // namespace

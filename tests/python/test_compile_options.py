@@ -71,7 +71,7 @@ def test_input_groups(kind, size, expected):
         (None, "stages", "stages"),
         (popart.RecomputationType.NoRecompute, "nothing", "nothing"),
         (popart.RecomputationType.Standard, "all", "stages"),
-        (popart.RecomputationType.NormOnly, "nothing", "nothing"),
+        (popart.RecomputationType.NormOnly, "norms", "norms"),
         (popart.RecomputationType.Pipeline, "stages", "stages"),
         (popart.RecomputationType.RecomputeAll, "all", "all"),
     ],

@@ -10,7 +10,7 @@ from support.models import Layers, quiet
 SIZES = [32, 64, 48, 40, 16]  # four layers, blocks "0" to "3"
 NUM_STAGES = len(SIZES) - 1
 B, G = 5, 9  # rows of a micro-batch, micro-batches of an update
-NO_RECOMPUTATION, OFF = 0, poptorch.TensorLocationSettings().useOnChipStorage(False)
+NO_RECOMPUTATION, NORM_ONLY, OFF = 0, 2, poptorch.TensorLocationSettings().useOnChipStorage(False)
 
 
 def bytes_of(*shape):
@@ -154,6 +154,74 @@ def test_activations_leave_the_device():
         assert 0 <= staging <= received + own
         moved = DEPTHS[stage] * (received_off + own)
         check_change(before, after, from_device=moved - staging, to_host=after["host_slots"])
+
+
+# -- normalisations -------------------------------------------------------------------------------------------------
+class Normalised(torch.nn.Module):
+    """Convolutions, each with a batch norm and a relu, then a layer norm and a gelu."""
+
+    def __init__(self, channels=8, depth=4):
+        super().__init__()
+        torch.manual_seed(11)
+        layers = []
+        for _ in range(depth):
+            layers += [torch.nn.Conv2d(channels, channels, 3, padding=1), torch.nn.BatchNorm2d(channels), torch.nn.ReLU()]
+        self.layers = torch.nn.Sequential(*layers)
+        self.head = torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.Linear(8, 8), torch.nn.GELU())
+
+    def forward(self, x):
+        return poptorch.identity_loss(self.head(self.layers(x)).square(), "mean")
+
+
+def trained(recomputation, calls=3):
+    """The losses of some calls, the weights after them, and the memory of the device."""
+    options = quiet()
+    options.Training.gradientAccumulation(2)
+    options._Popart.set("autoRecomputation", recomputation)
+    model = Normalised()
+    executor = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9))
+    generator = torch.Generator().manual_seed(12)
+    losses = [executor(torch.randn(8, 8, 8, 8, generator=generator)) for _ in range(calls)]
+    (device,) = executor._core.memory()
+    return losses, [value.clone() for value in model.state_dict().values()], device
+
+
+def test_normalisations_alone_are_computed_again():
+    (losses, weights, before), (again, weights_again, after) = trained(NO_RECOMPUTATION), trained(NORM_ONLY)
+    assert all(torch.equal(*pair) for pair in zip(losses + weights, again + weights_again, strict=True))
+    # Of each layer the result of the convolution is kept, not those of the norm and of the relu: one in place of two.
+    # Two layers are at work when most is kept.
+    activation = 4 * 8 * 8 * 8 * 4
+    assert before["scratch"] - after["scratch"] >= 2 * activation
+    assert {kind: before[kind] for kind in ("variables", "slots")} == {kind: after[kind] for kind in ("variables", "slots")}
+
+
+# -- phases ---------------------------------------------------------------------------------------------------------
+def phased(liveness=poptorch.Liveness.AlwaysLive):
+    phases = (poptorch.Phase(poptorch.Stage(str(i)).ipu(0)) for i in range(NUM_STAGES))
+    return poptorch.SerialPhasedExecution(*phases).setTensorsLiveness(liveness)
+
+
+def test_activations_of_phases_leave_the_device_by_default():
+    (left,) = memory(phased)
+    on_chip = poptorch.TensorLocationSettings().useOnChipStorage(True)
+    (kept,) = memory(phased, lambda options: options.TensorLocations.setActivationLocation(on_chip))
+    assert kept["host_slots"] == 0
+    # Of every phase but the last: what it has made, which is all that its gradients and those of the next phase need.
+    assert left["host_slots"] == sum(ROWS[1:-1])
+    assert left["slots"] < kept["slots"]
+
+
+def test_loads_that_overlap_are_in_slots_and_the_others_in_scratch_memory():
+    beside = memory(lambda: phased(poptorch.Liveness.OffChipAfterFwd))
+    (before,) = memory(lambda: phased(poptorch.Liveness.OffChipAfterFwdNoOverlap))
+    computing, loading = beside  # a device that loads while the other one computes
+    assert loading["planned"] == loading["planned_host"] == 0
+    assert computing["planned_host"] == before["planned_host"]
+    # While a phase computes, what it loads and what the next one loads is there.
+    loads = [sum(parameters) for parameters in PARAMETERS]
+    assert computing["slots"] - before["slots"] >= max(a + b for a, b in zip(loads, loads[1:]))
+    assert computing["planned"] > before["planned"]
 
 
 # -- replicas -------------------------------------------------------------------------------------------------------

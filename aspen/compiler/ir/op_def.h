@@ -174,6 +174,12 @@ class OpDef {
     broadcasts_ = true;
     return *this;
   }
+  // Each element of the result takes a few instructions and the same element of the input alone. Ops whose operands
+  // broadcast are of this kind anyway.
+  OpDef& pointwise() {
+    pointwise_ = true;
+    return *this;
+  }
   // The result is part of the program: nothing computes it, and it is always at hand.
   OpDef& stored() {
     stored_ = true;
@@ -218,6 +224,7 @@ class OpDef {
   bool is_stored() const { return stored_; }
   bool is_marker() const { return marker_; }
   bool does_broadcast() const { return broadcasts_; }
+  bool is_pointwise() const { return pointwise_ || broadcasts_; }
   bool does_stop_gradients() const { return stops_gradients_; }
   double num_products(const Op& op) const { return products_ == nullptr ? 0 : products_(op); }
   const std::vector<std::pair<std::size_t, std::size_t>>& inplace_pairs() const { return inplace_; }
@@ -235,8 +242,8 @@ class OpDef {
   GradientFunction gradient_;
   std::vector<std::pair<std::size_t, std::size_t>> inplace_;
   ProductsFunction products_;
-  bool alias_ = false, impure_ = false, droppable_ = false, random_ = false, broadcasts_ = false, stored_ = false,
-       marker_ = false, stops_gradients_ = false;
+  bool alias_ = false, impure_ = false, droppable_ = false, random_ = false, broadcasts_ = false, pointwise_ = false,
+       stored_ = false, marker_ = false, stops_gradients_ = false;
   std::vector<Example> examples_;
   Attrs default_attrs_;
 };

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "aspen/compiler/ir/op_def.h"
+#include "aspen/compiler/passes/cheap_chains.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/compiler/placement/stages.h"
 
@@ -16,7 +17,7 @@ namespace {
 class Scope {
  public:
   Scope(const Graph& graph, const CompileOptions& options)
-      : includes_all_(options.recompute == Recompute::kAll), execution_(options.execution) {
+      : includes_all_(options.recompute != Recompute::kStages), execution_(options.execution) {
     if (execution_ == Execution::kPipelined) stages_.emplace(graph);
   }
 
@@ -40,17 +41,20 @@ class Scope {
 class Recomputer {
  public:
   Recomputer(Graph& graph, const CompileOptions& options, std::vector<bool> kept)
-      : graph_(graph), scope_(graph, options), kept_(std::move(kept)), copies_(graph.num_values(), nullptr) {}
+      : graph_(graph), scope_(graph, options), kept_(std::move(kept)), copies_(graph.num_values(), nullptr),
+        only_norms_(options.recompute == Recompute::kNorms) {}
 
   void run() {
     find_repeatable();
+    if (only_norms_) leave_cheap_chains();
+    for (std::size_t i = 0; i < repeatable_.size(); ++i) position_.emplace(repeatable_[i], i);
     for (const auto& op : graph_.ops()) {
       if (op->backward && op->section == Section::kStep) use_copies(*op);
     }
   }
 
  private:
-  // Numbers the ops that may run a second time.
+  // The ops that may run a second time.
   void find_repeatable() {
     std::vector<Op*> forward;
     for (const auto& op : graph_.ops()) {
@@ -65,9 +69,13 @@ class Recomputer {
         return input != nullptr && is_overwritten[input->id()];
       });
       if (reads_overwritten || runs_once(*op) || !scope_.includes(*op)) continue;
-      position_.emplace(op, repeatable_.size());
       repeatable_.push_back(op);
     }
+  }
+
+  void leave_cheap_chains() {
+    auto cheap = cheap_chains(repeatable_, kept_, [&](const Op& a, const Op& b) { return scope_.share_stage(a, b); });
+    std::erase_if(repeatable_, [&](const Op* op) { return cheap.count(op) == 0; });
   }
 
   static bool runs_once(const Op& op) { return op.def().is_impure() || op.def().is_stored(); }
@@ -120,6 +128,7 @@ class Recomputer {
   std::vector<Op*> repeatable_;                          // in the order of the graph
   std::unordered_map<const Op*, std::size_t> position_;  // in repeatable_
   std::vector<Value*> copies_;                           // by id of the original; nullptr: none
+  bool only_norms_;
 };
 
 // Which values were marked, by id.

@@ -15,7 +15,8 @@
 // occupies memory only while its own gradients are computed. Random numbers depend on seed, step and stream alone:
 // copies draw the same. Results do not change by a bit.
 //
-// Which stages do so is said by CompileOptions::recompute. Stages are those of the pipeline; in
+// Which ops of which stages do so is said by CompileOptions::recompute; of normalisations and activations alone, those
+// that cheap_chains.h finds worth it. Stages are those of the pipeline; in
 // sharded execution a device is one, in phased execution what a device does in a phase.
 //
 // Expects: nothing. Ensures: no checkpoint is left, whether anything is computed again or not.

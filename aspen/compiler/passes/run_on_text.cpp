@@ -57,7 +57,10 @@ class OptionReader {
     choice("execution", options_.execution,
            {{"pipelined", Execution::kPipelined}, {"sharded", Execution::kSharded}, {"phased", Execution::kPhased}});
     choice("recompute", options_.recompute,
-           {{"nothing", Recompute::kNothing}, {"stages", Recompute::kStages}, {"all", Recompute::kAll}});
+           {{"nothing", Recompute::kNothing},
+            {"stages", Recompute::kStages},
+            {"norms", Recompute::kNorms},
+            {"all", Recompute::kAll}});
   }
 
   void add_place_words() {

@@ -17,7 +17,7 @@ std::string run_passes_on_text(std::string_view text, const std::vector<std::str
 //   gradient_accumulation=N, device_iterations=N, num_stages=N, replicas=N, sum, running_mean, inference,
 //   holds_inputs, anchor=NAME:TENSOR (may be repeated),
 //   stochastic_rounding, automatic_loss_scaling,
-//   execution=pipelined|sharded|phased, recompute=nothing|stages|all,
+//   execution=pipelined|sharded|phased, recompute=nothing|stages|norms|all,
 //   liveness=always_live|off_device_after_forward|off_device_after_forward_no_overlap|off_device_after_each_phase,
 //   separate_backward_phase,
 //   off_device=KIND,... and sharded=KIND,... of weights, optimizer_state, accumulators, activations,

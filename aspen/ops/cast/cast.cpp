@@ -11,6 +11,7 @@ void define_cast(OpRegistry& ops) {
           .summary("Converts elements to another type: float to integer truncates, anything to bool asks != 0.")
           .input("x", "any type")
           .output("y", "shape of x, the type asked for")
+          .pointwise()
           .infer([](const InferContext& c) {
             return std::vector<TensorType>{{c.attrs<CastAttrs>().dtype, c.in(0).shape}};
           })

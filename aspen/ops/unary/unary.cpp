@@ -118,6 +118,7 @@ OpDef& define_row(OpRegistry& ops, const Row& row) {
   OpDef& op = ops.define(row.name)
                   .summary(row.summary)
                   .input("x", std::string(name_of(row.kind)))
+                  .pointwise()
                   .example({.inputs = {{DType::kF32, {3, 7}}}, .low = row.low, .high = row.high})
                   .example({.inputs = {{DType::kF32, {}}}, .low = row.low, .high = row.high});
   if (row.kind != kFloating) op.example({.inputs = {{DType::kI32, {37}}}, .int_low = -3, .int_high = 4});
@@ -139,6 +140,7 @@ void define_with_attrs(OpRegistry& ops, const std::string& name, const std::stri
                   .input("x", std::string(name_of(kind)))
                   .output("y", "shape and type of x")
                   .infer(elementwise(kind))
+                  .pointwise()
                   .inplace(0, 0)
                   .gradient([name](GradientContext& c) {
                     c.set(0, c.b.make(name + "_grad", {c.in(0), c.grad()}, c.attrs<A>()));
@@ -185,6 +187,7 @@ void define_unary(OpRegistry& ops) {
       .input("x", "integer or bool")
       .output("y", "shape and type of x")
       .infer(elementwise(ElementKind::kIntegral))
+      .pointwise()
       .inplace(0, 0)
       .example({.inputs = {{DType::kI32, {37}}}, .int_low = -3, .int_high = 4})
       .example({.inputs = {{DType::kBool, {37}}}});
