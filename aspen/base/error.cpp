@@ -1,7 +1,10 @@
 #include "aspen/base/error.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
+
+#include "aspen/base/device_fault.h"
 
 namespace aspen {
 namespace {
@@ -37,10 +40,14 @@ void rethrow_with_context(std::string_view line) {
     throw;
   } catch (const UserError& e) {
     throw UserError("{}{}", e.what(), tail);
+  } catch (const DeviceFault& e) {
+    throw DeviceFault(e.repair(), "{}{}", e.what(), tail);
   } catch (const DeviceError& e) {
     throw DeviceError("{}{}", e.what(), tail);
   } catch (const Interrupted&) {
     throw;
+  } catch (const std::bad_alloc&) {
+    throw DeviceFault(Repair::kDeviceReset, "there is not enough memory.{}", tail);
   } catch (const std::exception& e) {
     throw Error(e.what() + tail);
   }

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "aspen/base/error.h"
+#include "aspen/base/device_fault.h"
 #include "aspen/runtime/program.h"
 
 namespace aspen {
@@ -33,7 +33,13 @@ ArenaMemory::ArenaMemory(std::size_t bytes, const char* what, Fill fill) : bytes
   std::size_t alignment = bytes >= kHugePage ? kHugePage : kBufferAlignment;
   std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
-  if (!data_) throw DeviceError("no memory for the {} of the program: {} bytes were asked for.", what, rounded);
+  if (!data_) {
+    throw DeviceFault(
+        Repair::kDeviceReset,
+        "no memory for the {} of the program: {} bytes were asked for. Detach or destroy other models and "
+        "try again, or let a device keep less: with smaller batches, recomputation or TensorLocations.",
+        what, rounded);
+  }
   // Fewer TLB misses in large arenas; a kernel without transparent huge pages simply declines.
   if (alignment == kHugePage) madvise(data_.get(), rounded, MADV_HUGEPAGE);
   if (fill == Fill::kZero) {

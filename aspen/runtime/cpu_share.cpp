@@ -10,7 +10,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "aspen/base/error.h"
+#include "aspen/base/device_fault.h"
 #include "aspen/runtime/cpu_quota.h"
 
 namespace aspen {
@@ -78,7 +78,8 @@ void pin(std::thread& thread, int cpu) {
   CPU_SET(static_cast<std::size_t>(cpu), &set);
   int error = pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
   if (error == 0) return;
-  throw DeviceError("a thread cannot be moved to cpu {}: {}. Leave it out, or allow the process to use it.", cpu,
+  throw DeviceFault(Repair::kNothing,
+                    "a thread cannot be moved to cpu {}: {}. Leave it out, or allow the process to use it.", cpu,
                     std::generic_category().message(error));
 }
 

@@ -58,7 +58,7 @@ AllowedFloats allowed_floats(const BoundInstruction& bound) {
     const std::int64_t nan = first_against(types[i], bound.inputs[i], AllowedFloats::kNoNan);
     if (nan == kNone) continue;
     if (!is_ordered_comparison(bound.instruction->op)) return AllowedFloats::kAll;
-    throw DeviceError(
+    throw UserError(
         "floating point exception: element {} of input {} ({}) of an ordered comparison is NaN; the program was "
         "compiled "
         "to stop at such values.",
@@ -75,7 +75,7 @@ void check_outputs(const BoundInstruction& bound, AllowedFloats allowed) {
     if (!is_floating(types[i].dtype)) continue;
     const std::int64_t element = first_against(types[i], bound.outputs[i], allowed);
     if (element == kNone) continue;
-    throw DeviceError(
+    throw UserError(
         "floating point exception: element {} of output {} ({}) is {}, although {}; the program was compiled to stop "
         "at "
         "such values.",

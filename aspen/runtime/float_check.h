@@ -11,14 +11,14 @@ namespace aspen {
 enum class AllowedFloats { kAll, kNoNan, kFinite };
 
 // From the inputs of an instruction: finite ones give finite results, and ones that are not NaN no NaN. kAll if it has
-// no floating inputs. To be asked before it runs, as it may write over its inputs. DeviceError if it compares with a
+// no floating inputs. To be asked before it runs, as it may write over its inputs. UserError if it compares with a
 // NaN.
 AllowedFloats allowed_floats(const BoundInstruction& bound);
 
 // Whether all elements are; of a floating type.
 bool is_finite(const TensorType& type, const void* data);
 
-// DeviceError naming output, element and value if a floating output of the instruction is not allowed.
+// UserError naming output, element and value if a floating output of the instruction is not allowed.
 void check_outputs(const BoundInstruction& bound, AllowedFloats allowed);
 
 }  // namespace aspen

@@ -9,10 +9,11 @@
 #include <limits>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
-#include "aspen/base/error.h"
+#include "aspen/base/device_fault.h"
 #include "aspen/runtime/cpu_share.h"
 #include "aspen/runtime/spin.h"
 
@@ -72,6 +73,11 @@ class Team final : public ThreadTeam {
         helpers_.emplace_back([this] { help(); });
         if (!cpus.empty()) pin(helpers_.back(), cpus[i % cpus.size()]);
       }
+    } catch (const std::system_error& e) {
+      std::size_t started = helpers_.size();
+      stop();
+      throw DeviceFault(Repair::kDeviceReset, "a device computes with {} threads; the system gave {}: {}.", num_threads,
+                        started + 1, e.what());
     } catch (...) {
       stop();
       throw;

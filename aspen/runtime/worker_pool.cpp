@@ -2,7 +2,7 @@
 
 #include <system_error>
 
-#include "aspen/base/error.h"
+#include "aspen/base/device_fault.h"
 #include "aspen/runtime/cpu_share.h"
 #include "aspen/runtime/run_control.h"
 
@@ -17,7 +17,8 @@ WorkerPool::WorkerPool(const std::vector<int>& cpus) {
   } catch (const std::system_error& e) {
     std::size_t started = threads_.size();
     stop();
-    throw DeviceError("the program needs {} worker threads; the system gave {}: {}.", cpus.size(), started, e.what());
+    throw DeviceFault(Repair::kDeviceReset, "the program needs {} worker threads; the system gave {}: {}.", cpus.size(),
+                      started, e.what());
   } catch (...) {
     stop();
     throw;

@@ -8,15 +8,16 @@
 
 namespace poptorch {
 
-// The type tells whose fault it is; the location is what the text says of the op and the line it was captured at.
-Error as_own(const aspen::Error& error);
+// Throws an Error, or where a device has failed a RecoverableError or UnrecoverableError. The type tells whose fault it
+// is; the location is what the text says of the op and the line it was captured at.
+[[noreturn]] void throw_as_own(const aspen::Error& error);
 
 template <class F>
 auto guarded(F&& f) -> decltype(f()) {
   try {
     return f();
   } catch (const aspen::Error& error) {
-    throw as_own(error);
+    throw_as_own(error);
   } catch (const c10::Error& error) {
     throw Error(error.what_without_backtrace(), "torch_error");
   }

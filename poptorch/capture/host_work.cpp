@@ -113,6 +113,13 @@ class BackwardCall final : public aspen::HostFunction {
 
 }  // namespace
 
+aspen::Repair repair_of(const RecoverableError& error) {
+  if (error.recoveryAction() == "IPU_RESET") return aspen::Repair::kDeviceReset;
+  if (error.recoveryAction() == "LINK_RESET") return aspen::Repair::kLinkReset;
+  if (error.recoveryAction() == "PARTITION_RESET") return aspen::Repair::kPartitionReset;
+  return aspen::Repair::kFullReset;
+}
+
 std::vector<Wire> wires_of(const Tensors& tensors) {
   std::vector<Wire> wires;
   for (const at::Tensor& tensor : tensors) wires.push_back({graph_type(tensor), tensor.scalar_type()});

@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "aspen/base/error.h"
+#include "aspen/base/device_fault.h"
 #include "aspen/base/tensor_type.h"
 #include "poptorch/capture/recorder.h"
+#include "poptorch/error.h"
 
 namespace poptorch {
 
@@ -53,11 +54,23 @@ void set_foreign_language(ForeignLanguage language);
 std::string take_foreign_error();
 std::shared_ptr<void> keep_foreign_thread();
 
-// Does some work; whatever it throws is an error of ours that names it. Errors of torch lose their C++ stack.
+// What the user's error says that repairs the hardware behind the work.
+aspen::Repair repair_of(const RecoverableError& error);
+
+// Does some work; whatever it throws is an error of ours that names it. Errors of torch lose their C++ stack. That a
+// device has failed stays known: work may have hardware of its own.
 template <class F>
 auto naming(const std::string& name, const std::string& where, const F& work) {
   try {
     return work();
+  } catch (const aspen::DeviceError&) {
+    throw;
+  } catch (const RecoverableError& error) {
+    throw aspen::DeviceFault(repair_of(error), "[{}] {}{}", name, error.message(), where);
+  } catch (const UnrecoverableError& error) {
+    throw aspen::DeviceFault(aspen::Repair::kNothing, "[{}] {}{}", name, error.message(), where);
+  } catch (const std::bad_alloc&) {
+    throw aspen::DeviceFault(aspen::Repair::kDeviceReset, "[{}] there is not enough memory.{}", name, where);
   } catch (const aspen::Error& error) {
     const std::string text = error.what();
     throw aspen::UserError("{}{}{}", text.starts_with("[") ? "" : "[" + name + "] ", text, where);

@@ -73,8 +73,7 @@ class TakenIpus {
     range.l_len = count;
     if (fcntl(file(), F_SETLK, &range) == 0) return true;
     if (errno == EACCES || errno == EAGAIN) return false;
-    throw aspen::DeviceError("[useIpuId] Failed to acquire IPUs: {} cannot be locked: {}.", path_,
-                             std::strerror(errno));
+    throw aspen::UserError("[useIpuId] Failed to acquire IPUs: {} cannot be locked: {}.", path_, std::strerror(errno));
   }
 
   // Kept open: to close any descriptor of the file would end all locks of the process on it.
@@ -85,7 +84,7 @@ class TakenIpus {
       if (file_ >= 0 && fchmod(file_, 0666) != 0) aspen::log::debug("{} belongs to another user", path_);
     }
     if (file_ >= 0) return file_;
-    throw aspen::DeviceError(
+    throw aspen::UserError(
         "[useIpuId] Failed to acquire IPUs: {}, which keeps those of several processes apart, "
         "cannot be opened: {}.",
         path_, std::strerror(errno));
@@ -133,7 +132,7 @@ std::unique_ptr<DeviceLease> DeviceLease::take(std::int64_t device, const std::f
   bool has_told = false;
   while (!TakenIpus::of_process().take(first, ipus)) {
     if (std::chrono::duration<double>(Clock::now() - begin).count() >= patience) {
-      throw aspen::DeviceError(
+      throw aspen::UserError(
           "[useIpuId] Failed to acquire device {}: another executor, here or in another process, is attached to {}{}. "
           "Let it detachFromDevice() first, choose another id, or have {} say for how many seconds to wait.",
           device, ipus_text(first, ipus), patience > 0 ? fmt::format(" since {} seconds at least", patience) : "",

@@ -13,7 +13,7 @@ namespace poptorch {
 class DeviceLease {
  public:
   // As soon as nobody else has any IPU of the device, which may take the seconds that POPTORCH_WAIT_FOR_IPU says;
-  // without it, or if it is 0, at once. Meanwhile should_stop is asked now and then; true: Interrupted. A DeviceError
+  // without it, or if it is 0, at once. Meanwhile should_stop is asked now and then; true: Interrupted. A UserError
   // if others do not let go. nullptr: there is no such device.
   static std::unique_ptr<DeviceLease> take(std::int64_t device, const std::function<bool()>& should_stop);
   ~DeviceLease();

@@ -30,6 +30,14 @@ py::object make_error(const Error& error) {
                                                                          error.location());
 }
 
+py::object own_error(const aspen::Error& error) {
+  try {
+    throw_as_own(error);
+  } catch (const Error& own) {
+    return make_error(own);
+  }
+}
+
 }  // namespace
 
 void set_error_classes(const py::object& module) { error_classes() = module; }
@@ -49,7 +57,7 @@ void translate_own(std::exception_ptr pointer) {
   } catch (const Error& error) {
     raise(make_error(error));
   } catch (const aspen::Error& error) {
-    raise(make_error(as_own(error)));
+    raise(own_error(error));
   }
 }
 
@@ -83,7 +91,7 @@ void rethrow_as_our_own(py::error_already_set& error, const std::string& text) {
   if (shown.compare(0, text.size(), text) != 0) return;
   py::object cause = error.value();
   if (error.trace()) cause.attr("__traceback__") = error.trace();
-  py::object own = make_error(as_own(aspen::UserError("{}", text)));
+  py::object own = own_error(aspen::UserError("{}", text));
   own.attr("__cause__") = cause;
   raise(own);
   throw py::error_already_set();

@@ -42,7 +42,7 @@ std::string message_of(std::shared_ptr<Program> program, float x) {
   values[7] = x;
   try {
     run_all(executor, values, 1);
-  } catch (const DeviceError& e) {
+  } catch (const UserError& e) {
     return e.what();
   }
   return "";
@@ -116,7 +116,7 @@ TEST(FloatCheck, SeesHalves) {
   program->step.push_back(std::move(task));
   Executor executor(program);
   std::vector<Half> values = {static_cast<Half>(2), static_cast<Half>(60000)};
-  EXPECT_THROW(executor.run({.inputs = {values.data()}}), DeviceError);
+  EXPECT_THROW(executor.run({.inputs = {values.data()}}), UserError);
   values[1] = static_cast<Half>(3);
   executor.run({.inputs = {values.data()}});
 }
