@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "aspen/base/log.h"
 #include "aspen/compiler/build_program.h"
 #include "aspen/compiler/passes/anchor_tensors.h"
 #include "aspen/compiler/passes/pipeline.h"
@@ -62,6 +63,8 @@ std::unique_ptr<Program> compile(Graph& graph, const CompileOptions& options, co
   program->adjusts_loss_scaling = options.automatic_loss_scaling.has_value();
   program->has_transfers = !options.holds_inputs;
   add_variable_outputs(graph, options.anchors, *program);
+  log::debug("compiled {}: {} tasks of a step, {} of an update, {} devices, {} replicas", program->name,
+             program->step.size(), program->update.size(), program->devices.size(), program->replicas);
   if (options.progress) options.progress(1);
   return program;
 }

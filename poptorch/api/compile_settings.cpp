@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 
+#include "aspen/base/log_directory.h"
 #include "aspen/base/log_repeats.h"
 #include "poptorch/api/batching.h"
 #include "poptorch/api/option_setters.h"
@@ -248,6 +249,9 @@ void check_options(const OptionStore& options) {
   const bool is_limited = repeats != nullptr && repeats->is_integer();
   aspen::log::limit_repeats(is_limited ? std::optional(repeats->integer()) : std::nullopt);
   check_popart_options(options.group(kPopart));
+  const OptionValue* log_directory = options.find(kPopart, "logDir");
+  if (log_directory == nullptr) log_directory = options.find(kGeneral, "log_dir");
+  aspen::log::set_directory(*log_directory->as<std::string>());
   check_at_least_one("deviceIterations", options.integer("device_iterations"));
   check_at_least_one("Training.gradientAccumulation", options.gradient_accumulation());
   check_devices(options);
@@ -286,6 +290,8 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   if (const OptionValue* mode = options.find(kPopart, "syntheticDataMode")) {
     made.synthetic_data = static_cast<SyntheticData>(mode->integer());
   }
+  const OptionValue* name = options.find(kGeneral, "model_name");
+  made.name = name != nullptr ? *name->as<std::string>() : training ? "training" : "inference";
   made.seed = seed(options);
   made.backend = *options.get(kHost, "backend").as<std::string>();
   return made;

@@ -151,6 +151,7 @@ void Model::compile(const CompileSettings& settings) {
   const profiling::Tracepoint point(trace_channel(training_), "modelCompilation");
   if (!captured_) throw aspen::UserError("[compile] capture the model first.");
   if (is_compiled()) throw aspen::UserError("[compile] this model has been compiled already.");
+  if (!settings.name.empty()) graph_.set_name(settings.name);
   aspen::CompileOptions options = settings.options;
   options.training = training_;
   options.num_stages = num_stages_;

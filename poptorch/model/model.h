@@ -26,6 +26,7 @@ enum class SyntheticData : std::uint8_t { kOff, kZeros, kNormal, kUniform };
 struct CompileSettings {
   aspen::CompileOptions options;  // `training` and `num_stages` are those of the model
   SyntheticData synthetic_data = SyntheticData::kOff;
+  std::string name;  // of the model, in messages and file names
   std::uint64_t seed = 0;
   std::string backend;                       // empty: the best one built
   std::vector<std::vector<float>> settings;  // per group of the optimizer, in the order of aspen::Setting

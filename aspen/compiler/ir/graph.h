@@ -171,7 +171,8 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return name_; }  // of the model, for messages and files
+  void set_name(std::string name) { name_ = std::move(name); }
 
   std::int64_t num_values() const { return next_id_; }  // ids of values are below it: tables by id are vectors
 

@@ -23,12 +23,12 @@ void check_conditions(const Graph& graph, const std::vector<Condition>& conditio
   }
 }
 
-// Writes "<folder>/<graph>.<number>.<pass>.ir".
+// Writes "<folder>/<graph>.<number>.<pass>.ir", where a graph "a/b" is in a folder of its own.
 void dump(const Graph& graph, std::size_t number, std::string_view pass) {
   const char* folder = std::getenv("ASPEN_DUMP");
   if (folder == nullptr || *folder == '\0') return;
-  std::filesystem::create_directories(folder);
   auto path = std::filesystem::path(folder) / fmt::format("{}.{:02}.{}.ir", graph.name(), number, pass);
+  std::filesystem::create_directories(path.parent_path());
   std::ofstream file(path);
   file << to_text(graph);
   if (!file) throw UserError("ASPEN_DUMP: cannot write {}.", path.string());
