@@ -37,6 +37,7 @@ struct OptimizerSpec {
   DType accumulator_type = DType::kF32;
   DType first_order_type = DType::kF32;
   DType second_order_type = DType::kF32;
+  bool keeps_parameter_types = false;  // sums and states have the types of their parameters instead
 };
 
 // Keeps the loss scaling where half gradients neither overflow nor vanish: after an update it is halved if more than

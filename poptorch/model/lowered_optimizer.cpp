@@ -98,7 +98,7 @@ std::vector<float> LoweredOptimizer::settings(const Numbers& numbers) const {
   return settings;
 }
 
-// A combined accumulator has no type of its own.
+// A combined accumulator has no type of its own: it has that of its parameter.
 LoweredOptimizer::StateTypes LoweredOptimizer::state_types() const {
   if (kind_ == Kind::SGD && shared_.use_combined_accum) return {};
   if (kind_ == Kind::SGD) return {shared_.accum_type, shared_.velocity_accum_type};
@@ -117,6 +117,7 @@ OptimizerProgram LoweredOptimizer::program() const {
   spec.accumulator_type = graph_dtype(types.accumulator);
   spec.first_order_type = graph_dtype(types.first_order);
   spec.second_order_type = graph_dtype(types.second_order);
+  spec.keeps_parameter_types = kind_ == Kind::SGD && shared_.use_combined_accum;
   spec.scales_loss = shared_.loss_scaling != 1 || !constant_.at("loss_scaling");
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     spec.groups.push_back({parameters_[i], keeps_velocity(groups_[i]), kind_ == Kind::SGD && groups_[i].nesterov});
@@ -144,6 +145,7 @@ std::vector<std::pair<const char*, std::string>> LoweredOptimizer::structure() c
       {"centered", spelled(groups_.front().centered)},
       {"use_tf_variant", spelled(shared_.use_tf_variant)},
       {"max_grad_norm", fmt::format("{}", shared_.max_grad_norm)},
+      {"use_combined_accum", spelled(kind_ == Kind::SGD && shared_.use_combined_accum)},
       {"accum_type", c10::toString(types.accumulator)},
       {kind_ == Kind::SGD ? "velocity_accum_type" : "first_order_momentum_accum_type",
        c10::toString(types.first_order)},

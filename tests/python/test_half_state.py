@@ -244,3 +244,65 @@ def test_a_half_model_trains_with_half_partials():
     assert exact[-1] < exact[0]
     assert not torch.equal(losses[torch.half, HALF], losses[torch.float, HALF])
     torch.testing.assert_close(losses[torch.half, HALF], exact, rtol=5e-3, atol=5e-3)
+
+
+# -- combined accumulators ------------------------------------------------------------------------------------------
+class Weighted(torch.nn.Module):
+    """The gradient by w is x."""
+
+    def __init__(self, dtype, numel=64):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.zeros(numel, dtype=dtype))
+
+    def forward(self, x):
+        return poptorch.identity_loss((self.w * x).float(), "sum")
+
+
+def combined(dtype, calls, **types):
+    """Losses and weights of some calls with momentum, the types of the state, and the bytes of all variables."""
+    model = Weighted(dtype)
+    options = quiet().outputMode(poptorch.OutputMode.All)
+    options.Training.gradientAccumulation(3)
+    optimizer = poptorch.optim.SGD(model.parameters(), lr=2.0**-10, momentum=0.5, **types)
+    executor = poptorch.trainingModel(model, options, optimizer)
+    losses = [executor(x.to(dtype).flatten()) for x in calls]
+    state = optimizer.state_dict()["ipu_state"]
+    bytes_ = sum(device["variables"] for device in executor._core.memory())
+    executor.destroy()
+    return losses, model.w.detach(), {entry.dtype for name, entry in state.items() if "Step" not in name}, bytes_
+
+
+def emulated(calls):
+    """The same in PyTorch, where sums and velocities are rounded to half after every step."""
+    w, velocity, losses = torch.zeros(64), None, []
+    for x in calls:
+        losses.append(torch.stack([(w * row).half().float().sum() for row in x]))
+        total = torch.zeros(64)
+        for row in x:
+            total = (total + row).half().float()
+        gradient = (total / 3).half().float()
+        unrounded = gradient if velocity is None else gradient + velocity * 0.5
+        w, velocity = (w - unrounded * 2.0**-10).half().float(), unrounded.half().float()
+    return losses, w.half()
+
+
+def test_a_combined_accumulator_has_the_type_of_its_parameter():
+    generator = torch.Generator().manual_seed(6)
+    # In half 2048 + 1 is 2048: what float32 would have kept is lost.
+    calls = [torch.stack([2048.0 * torch.ones(64), torch.ones(64), torch.randint(1, 9, (64,), generator=generator)])
+             for _ in range(3)]
+    losses, w, kept, half_bytes = combined(HALF, calls, use_combined_accum=True)
+    expected, expected_w = emulated(calls)
+    assert kept == {HALF} and torch.equal(w, expected_w)
+    for found, meant in zip(losses, expected, strict=True):
+        torch.testing.assert_close(found, meant, rtol=1e-6, atol=0)
+    separate, _, kept, float_bytes = combined(HALF, calls)
+    assert kept == {torch.float32} and not torch.equal(separate[-1], losses[-1])
+    assert float_bytes - half_bytes == 2 * 2 * 64  # sum and velocity, two bytes less for each number
+
+
+def test_a_combined_accumulator_ignores_the_types_of_separate_ones():
+    calls = [torch.randn(3, 64, generator=torch.Generator().manual_seed(7))]
+    plain = combined(torch.float32, calls, use_combined_accum=True)
+    typed = combined(torch.float32, calls, use_combined_accum=True, accum_type=HALF, velocity_accum_type=HALF)
+    assert plain[2] == typed[2] == {torch.float32} and plain[3] == typed[3] and torch.equal(plain[1], typed[1])

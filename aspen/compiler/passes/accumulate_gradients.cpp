@@ -49,6 +49,7 @@ class GradientAccumulator {
   }
 
   DType accumulator_type(DType gradient) const {
+    if (options_.optimizer.keeps_parameter_types) return gradient;
     if (options_.optimizer.accumulator_type == DType::kF16) return DType::kF16;
     return is_narrow_float(gradient) ? DType::kF32 : gradient;
   }

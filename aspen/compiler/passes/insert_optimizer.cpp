@@ -257,8 +257,8 @@ class OptimizerInserter {
   Variable* add_state(std::string name, const State& kept, const Variable& parameter, bool is_sharded) {
     std::int64_t numel = parameter.value->type().numel();
     Shape shape = is_sharded ? Shape{shard_elements(numel, options_.replicas)} : parameter.value->shape();
-    Variable* state =
-        graph_.add_variable(std::move(name), VariableKind::kOptimizerState, {kept.dtype, std::move(shape)});
+    DType dtype = spec_.keeps_parameter_types ? parameter.value->dtype() : kept.dtype;
+    Variable* state = graph_.add_variable(std::move(name), VariableKind::kOptimizerState, {dtype, std::move(shape)});
     state->initial = kept.initial;
     state->grouping = parameter.grouping;
     state->sharded = is_sharded;

@@ -88,6 +88,7 @@ class OptionReader {
     flag("centered", spec.centered);
     flag("tf_variant", spec.tf_variant);
     flag("scales_loss", spec.scales_loss);
+    flag("keeps_parameter_types", spec.keeps_parameter_types);
     number("max_grad_norm", spec.max_grad_norm);
     const std::map<std::string, DType> types{{"f32", DType::kF32}, {"f16", DType::kF16}, {"bf16", DType::kBF16}};
     choice("accumulators", spec.accumulator_type, types);

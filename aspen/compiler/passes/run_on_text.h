@@ -24,7 +24,7 @@ std::string run_passes_on_text(std::string_view text, const std::vector<std::str
 //   min_elements=N and min_shard_elements=N for all kinds,
 //   optimizer=NAME, group=PARAMETER,... (may be repeated; momentum and nesterov belong to the group before them),
 //   no_bias_correction, centered, tf_variant, scales_loss, max_grad_norm=X,
-//   accumulators=f32|f16, first_order=f32|f16, second_order=f32|f16.
+//   accumulators=f32|f16, first_order=f32|f16, second_order=f32|f16, keeps_parameter_types.
 // A UserError lists the known words.
 CompileOptions parse_compile_options(std::string_view text);
 
