@@ -106,7 +106,7 @@ class ProgramBuilder {
     for (std::size_t i = 0; i < plan.variables.size(); ++i) {
       const Variable& variable = *graph_.variables()[i];
       TensorType type = variable.value->type();
-      if (variable.sharded) type.shape = {variable.numel};
+      if (variable.sharded) type.shape = variable.shape.empty() ? Shape{variable.numel} : variable.shape;
       program.variables.push_back({.name = variable.name,
                                    .type = std::move(type),
                                    .places = plan.variables[i],
@@ -140,7 +140,8 @@ class ProgramBuilder {
                         .kernel = call.is_copy ? make_copy_kernel(call.outputs[0].bytes) : std::move(kernels_[call.op]),
                         .inputs = std::move(call.inputs),
                         .outputs = std::move(call.outputs),
-                        .workspace = call.workspace});
+                        .workspace = call.workspace,
+                        .spans_replicas = call.op->is("replica_gather")});
       Instruction& made = result.back();
       if (call.is_copy) continue;
       made.is_backward = call.op->backward;

@@ -2,9 +2,10 @@
 
 namespace aspen {
 
-BoundTask::BoundTask(const Task& task, const ReplicaMemory& memory) : task_(&task) {
+BoundTask::BoundTask(const Task& task, const std::vector<ReplicaMemory>& memories, std::size_t replica) : task_(&task) {
+  const ReplicaMemory& memory = memories[replica];
   instructions_.reserve(task.instructions.size());
-  for (const Instruction& instruction : task.instructions) bind(memory, instruction);
+  for (const Instruction& instruction : task.instructions) bind(memories, replica, instruction);
   for (const InputCopy& copy : task.inputs) {
     inputs_.push_back({.tensor = copy.input, .address = memory.address(copy.to)});
   }
@@ -13,7 +14,8 @@ BoundTask::BoundTask(const Task& task, const ReplicaMemory& memory) : task_(&tas
   }
 }
 
-void BoundTask::bind(const ReplicaMemory& memory, const Instruction& instruction) {
+void BoundTask::bind(const std::vector<ReplicaMemory>& memories, std::size_t replica, const Instruction& instruction) {
+  const ReplicaMemory& memory = memories[replica];
   BoundInstruction& bound = instructions_.emplace_back();
   bound.instruction = &instruction;
   bound.calls_host = instruction.kernel->calls_host();
@@ -25,6 +27,12 @@ void BoundTask::bind(const ReplicaMemory& memory, const Instruction& instruction
     if (address.depth > 1) slot_operands.push_back({.place = &pointer, .address = address});
   };
   for (std::size_t i = 0; i < bound.inputs.size(); ++i) place(instruction.inputs[i], bound.inputs[i], slot_inputs_);
+  if (instruction.spans_replicas) {  // variables, which stay where they are
+    bound.inputs.erase(bound.inputs.begin());
+    for (std::size_t other = memories.size(); other-- > 0;) {
+      bound.inputs.insert(bound.inputs.begin(), memories[other].address(instruction.inputs[0]).base);
+    }
+  }
   for (std::size_t i = 0; i < bound.outputs.size(); ++i) place(instruction.outputs[i], bound.outputs[i], slot_outputs_);
   if (instruction.workspace.bytes != 0) place(instruction.workspace, bound.workspace, slot_outputs_);
 }

@@ -27,7 +27,7 @@ struct BoundCopy {
 
 class BoundTask {
  public:
-  BoundTask(const Task& task, const ReplicaMemory& memory);
+  BoundTask(const Task& task, const std::vector<ReplicaMemory>& memories, std::size_t replica);
 
   const Task& task() const { return *task_; }
   const std::vector<BoundInstruction>& instructions() const { return instructions_; }
@@ -46,7 +46,7 @@ class BoundTask {
     Pointer* place = nullptr;
     BufferAddress address;
   };
-  void bind(const ReplicaMemory& memory, const Instruction& instruction);
+  void bind(const std::vector<ReplicaMemory>& memories, std::size_t replica, const Instruction& instruction);
 
   const Task* task_;
   std::vector<BoundInstruction> instructions_;

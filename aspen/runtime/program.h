@@ -47,6 +47,7 @@ struct Instruction {
   std::unique_ptr<Kernel> kernel;
   std::vector<BufferRef> inputs, outputs;
   BufferRef workspace;
+  bool spans_replicas = false;  // reads its first input, or writes to it, in every replica: one pointer for each
   std::vector<TensorType> input_types = {}, output_types = {};  // for checks of the results; absent inputs: any type
   bool is_backward = false;                                     // of the backward pass
   bool updates_weight = false;  // an update of an optimiser (aspen/ops/optimizer): reads a gradient, writes a weight
@@ -73,6 +74,7 @@ constexpr std::size_t slot_stride(std::size_t slot_bytes) {
 struct Wait {
   std::size_t task = 0;
   std::int64_t lag = 0;
+  bool in_all_replicas = false;  // not in the task's own alone
 };
 
 struct InputCopy {

@@ -47,6 +47,17 @@ bool reads_from_afar(const Program& program, const ProgramVariable& variable, st
   return false;
 }
 
+// Whether steps of the device read the variable in all replicas.
+bool gathers(const Program& program, const ProgramVariable& variable, std::size_t device) {
+  for (const Task& task : program.step) {
+    if (task.device != device) continue;
+    for (const Instruction& instruction : task.instructions) {
+      if (instruction.spans_replicas && overlaps(instruction.inputs[0], variable.places.front())) return true;
+    }
+  }
+  return false;
+}
+
 // Whether an update task writes the variable at its home.
 bool writes(const Task& task, const ProgramVariable& variable) {
   for (const Instruction& instruction : task.instructions) {
@@ -74,9 +85,9 @@ bool is_updated(const Program& program, const ProgramVariable& variable) {
 std::vector<UpdateOf> updates_before_refresh(const Program& program, std::size_t replica, std::size_t device) {
   std::vector<UpdateOf> updates;
   for (const ProgramVariable& variable : program.variables) {
-    bool is_copied = copies(program, variable, device);
-    if (!is_copied && !reads_from_afar(program, variable, device)) continue;
-    bool is_from_all = is_copied && is_gathered(program, variable);
+    bool is_copied = copies(program, variable, device), is_shared = gathers(program, variable, device);
+    if (!is_copied && !is_shared && !reads_from_afar(program, variable, device)) continue;
+    bool is_from_all = is_shared || (is_copied && is_gathered(program, variable));
     for (std::size_t task = 0; task < program.update.size(); ++task) {
       if (!writes(program.update[task], variable)) continue;
       for (std::size_t other = 0; other < program.replicas; ++other) {

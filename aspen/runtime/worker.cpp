@@ -44,8 +44,8 @@ Worker::Worker(const Program& program, const std::vector<ReplicaMemory>& memorie
       num_input_groups_(program.input_grouping.num_groups(program.replicas)), sinks_(sinks), control_(control) {
   computes_ = aspen::computes(program, device);
   is_alone_ = program.replicas == 1 && threads.num_crews() == 1 && threads.devices[0].size() == 1;
-  step_ = bind(program.step, memories[replica], false);
-  update_ = bind(program.update, memories[replica], true);
+  step_ = bind(program.step, memories, false);
+  update_ = bind(program.update, memories, true);
   for (const VariableOutput& entry : program.variable_outputs) {
     const BufferRef& home = program.variables[entry.variable].places[0];
     if (home.owner == device) given_variables_.push_back({entry.output, memories[replica].address(home)});
@@ -61,7 +61,8 @@ bool Worker::shares_thread(std::size_t replica, std::size_t device) const {
          group_of(threads_.devices, device) == group_of(threads_.devices, device_);
 }
 
-Worker::Section Worker::bind(const std::vector<Task>& tasks, const ReplicaMemory& memory, bool is_update) {
+Worker::Section Worker::bind(const std::vector<Task>& tasks, const std::vector<ReplicaMemory>& memories,
+                             bool is_update) {
   Section section;
   section.own_index.resize(tasks.size());
   auto counter = [&](std::size_t task) {
@@ -77,7 +78,7 @@ Worker::Section Worker::bind(const std::vector<Task>& tasks, const ReplicaMemory
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     if (tasks[t].device != device_) continue;
     section.own_index[t] = section.tasks.size();
-    OwnTask& own = section.tasks.emplace_back(OwnTask{.bound = BoundTask(tasks[t], memory)});
+    OwnTask& own = section.tasks.emplace_back(OwnTask{.bound = BoundTask(tasks[t], memories, replica_)});
     for (const BoundCopy& input : own.bound.inputs()) own.arrivals.push_back({input.tensor, input.address, {}});
     if (t == 0 && !is_update && program_.has_transfers) {
       for (const std::size_t input : unread_inputs(program_)) own.arrivals.push_back({.input = input});

@@ -105,7 +105,7 @@ class Worker {
     OwnTask& operator[](std::size_t task) { return tasks[own_index[task]]; }
   };
 
-  Section bind(const std::vector<Task>& tasks, const ReplicaMemory& memory, bool is_update);
+  Section bind(const std::vector<Task>& tasks, const std::vector<ReplicaMemory>& memories, bool is_update);
   void find_exchanges(const std::vector<ReplicaMemory>& memories);
   bool shares_thread(std::size_t replica, std::size_t device) const;
   void wait(const std::vector<CounterWait>& waits, std::int64_t round, const std::atomic<bool>& stopped) const;

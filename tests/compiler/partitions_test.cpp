@@ -1,5 +1,6 @@
 // Random networks cut at random over random devices train to the very bits of one device, in every way of executing
 // them.
+#include <algorithm>
 #include <array>
 #include <map>
 #include <random>
@@ -18,6 +19,7 @@ struct Way {
   std::vector<Placement> layers;
   bool overlaps = false;  // inputs and outputs travel while the devices compute
   CompileOptions options;
+  std::string optimizer = "adam";
 };
 
 // A network of `num_layers` layers with connections from any earlier layer, a buffer that the forward pass updates, and
@@ -97,7 +99,7 @@ Outcome train(std::uint32_t seed, const Way& way) {
   CompileOptions options = way.options;
   options.training = true;
   options.device_iterations = kIterations;
-  options.optimizer.kind = "adam";
+  options.optimizer.kind = way.optimizer;
   options.optimizer.groups.push_back({.parameters = network.parameters()});
   std::shared_ptr<Program> program = compile(network.graph(), options, reference());
   Executor executor(program, {.thread_per_device = true});
@@ -108,9 +110,11 @@ Outcome train(std::uint32_t seed, const Way& way) {
     for (float& value : values) value = static_cast<float>(random() % 2000) / 1000.0f - 1;
     return values;
   };
-  for (const std::string& name : network.parameters()) {
-    std::vector<float> values = draw(network.graph().find_variable(name)->value->type().numel());
-    executor.write_variable(name, std::as_bytes(std::span(values)));
+  for (const ProgramVariable& variable : program->variables) {
+    const auto& parameters = network.parameters();
+    if (std::find(parameters.begin(), parameters.end(), variable.name) == parameters.end()) continue;
+    std::vector<float> values = draw(variable.type.numel());
+    executor.write_variable(variable.name, std::as_bytes(std::span(values)));
   }
   std::vector<float> settings(kNumSettings, 0.0f);
   settings[kLearningRate] = 0.05f;
@@ -118,6 +122,7 @@ Outcome train(std::uint32_t seed, const Way& way) {
   settings[kDampening] = 0.99f;
   settings[kEpsilon] = 1e-6f;
   settings[kLossScaling] = 1;
+  settings[kMaxWeightNorm] = 10;
   executor.write_variable("settings___0", std::as_bytes(std::span(settings)));
 
   std::int64_t num_batches = kIterations * options.gradient_accumulation * static_cast<std::int64_t>(options.replicas);
@@ -224,6 +229,41 @@ TEST_F(Partitions, FourStagesInFourReplicasEqualOneDevice) {
       EXPECT_NEAR(together.outputs[i][k], expected.outputs[i][k], 1e-5) << i << " " << k;
     }
   }
+}
+
+TEST_F(Partitions, ReplicasThatShardTheirWeightsTrainToTheBitsOfThoseThatDoNot) {
+  for (std::uint32_t round = 0; round < 40; ++round) {
+    std::size_t num_layers = 2 + pick(5);
+    std::int64_t num_stages = 1 + pick(2);
+    Way whole = random_way(num_layers, num_stages);
+    whole.options.gradient_accumulation = 2 * num_stages - 1 + pick(2);
+    whole.options.replicas = 2 + pick(3);
+    whole.optimizer = std::array{"adam", "sgd", "lamb"}[pick(3)];
+    Way sharded = whole;
+    sharded.options.locations.weights.sharded = true;
+    sharded.options.locations.weights.min_shard_elements = 1 + pick(36);
+    sharded.options.locations.optimizer_state.sharded = pick(2) == 0;
+    sharded.options.locations.optimizer_state.min_shard_elements = 1 + pick(36);
+    ASSERT_EQ(train(round, sharded), train(round, whole)) << "round " << round;
+  }
+}
+
+TEST_F(Partitions, AReplicaKeepsItsShardOfTheWeightsAlone) {
+  auto weight_bytes = [](bool is_sharded) {
+    RandomNetwork network(1, std::vector<Placement>(4));
+    CompileOptions options{.training = true, .replicas = 4};
+    options.locations.weights.sharded = is_sharded;
+    options.locations.weights.min_shard_elements = 36;
+    options.optimizer.kind = "sgd";
+    options.optimizer.groups.push_back({.parameters = network.parameters()});
+    auto program = compile(network.graph(), options, reference());
+    std::size_t bytes = 0;
+    for (const ProgramVariable& variable : program->variables) {
+      if (variable.name.starts_with("weight")) bytes += variable.places.front().bytes;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(weight_bytes(false), 4 * weight_bytes(true));
 }
 
 }  // namespace

@@ -247,6 +247,26 @@ def test_replicas_share_the_optimiser_state(replicas):
         check_change(before, after, from_device=state - state_of_a_replica - more_scratch, to_host=0)
 
 
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_replicas_share_the_weights(replicas):
+    least = 100  # fewer elements stay whole: the biases
+
+    def share(options):
+        settings = poptorch.TensorLocationSettings().useReplicatedTensorSharding()
+        options.TensorLocations.setWeightLocation(settings.minElementsForReplicatedTensorSharding(least))
+        options.replicationFactor(replicas)
+
+    whole = memory(on_one_device, lambda options: options.replicationFactor(replicas))
+    rest = memory(on_one_device, share)
+    weights = [a * b for a, b in zip(SIZES, SIZES[1:])]
+    kept = 3 * sum(bytes_of(weight) for weight in weights)  # with two moments
+    kept_by_a_replica = 3 * sum(bytes_of(-(-weight // replicas)) for weight in weights)
+    assert len(whole) == len(rest) == replicas
+    for before, after in zip(whole, rest):
+        assert before["variables"] - after["variables"] == kept - kept_by_a_replica
+        assert after["planned"] < before["planned"]  # what is gathered of a weight is there while it is in use
+
+
 # -- constants ------------------------------------------------------------------------------------------------------
 def test_accumulators_are_cleared_without_a_copy_of_zeros():
     smallest_weight = min(weight for weight, _ in PARAMETERS)

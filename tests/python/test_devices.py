@@ -103,10 +103,10 @@ def test_replicas_of_a_pipeline(one_device):
         torch.testing.assert_close(weights[name], weight, rtol=1e-5, atol=1e-6)
 
 
-def state_and_weights(options, inputs, state=None):
+def state_and_weights(options, inputs, state=None, kind="AdamW"):
     """Of an optimiser and its model after two calls, the second one after a detach."""
     model = Layers(SIZES)
-    optimizer = poptorch.optim.AdamW(model.parameters(), lr=0.01)
+    optimizer = getattr(poptorch.optim, kind)(model.parameters(), lr=0.01)
     if state is not None:
         optimizer.load_state_dict(state)
     executor = poptorch.trainingModel(model, options, optimizer)
@@ -117,16 +117,19 @@ def state_and_weights(options, inputs, state=None):
     return optimizer.state_dict(), [parameter.detach() for parameter in model.parameters()]
 
 
+@pytest.mark.parametrize("kind", ["AdamW"])
+@pytest.mark.parametrize("location", ["Optimizer", "Weight"])
 @pytest.mark.parametrize("off_device", [False, True])
-def test_sharded_state_of_replicas(off_device):
+def test_sharded_state_and_weights_of_replicas(off_device, location, kind):
     inputs = batch(D * 18 * B)
     whole = accumulating(poptorch.PipelinedExecution()).replicationFactor(2)
     sharded = whole.clone()
     settings = poptorch.TensorLocationSettings().useReplicatedTensorSharding().minElementsForReplicatedTensorSharding(2)
-    sharded.TensorLocations.setOptimizerLocation(settings.useOnChipStorage(not off_device))
+    getattr(sharded.TensorLocations, f"set{location}Location")(settings.useOnChipStorage(not off_device))
     state = None
     for _ in range(2):  # the second time it starts with the state of the first
-        (state, weights), (other, expected) = (state_and_weights(o.clone(), inputs, state) for o in (sharded, whole))
+        (state, weights), (other, expected) = (
+            state_and_weights(o.clone(), inputs, state, kind) for o in (sharded, whole))
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(weights, expected))
         assert state["ipu_state"].keys() == other["ipu_state"].keys()
         for name, tensor in other["ipu_state"].items():

@@ -67,6 +67,13 @@ Variable* Graph::add_variable(std::string name, VariableKind kind, TensorType ty
   return variables_.back().get();
 }
 
+void Graph::shard(Variable& variable, std::size_t replicas) {
+  variable.numel = variable.value->type().numel();
+  variable.shape = variable.value->shape();
+  variable.value->type_.shape = {shard_elements(variable.numel, replicas)};
+  variable.sharded = true;
+}
+
 void Graph::add_output(std::string name, Value* value) {
   outputs_.push_back({.name = std::move(name), .value = value});
   ++value->output_uses_;

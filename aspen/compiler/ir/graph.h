@@ -153,6 +153,7 @@ struct Variable {
   bool sharded = false;      // each replica keeps a shard; the value has the type of a shard
   bool gathered = false;     // an update writes each replica's own shard of it
   std::int64_t numel = 0;    // of the whole tensor, where the value is a shard
+  Shape shape;               // likewise, where it is known
   ReplicaGrouping grouping;  // replicas that hold the same value
   std::unique_ptr<Value> value;
 
@@ -178,6 +179,8 @@ class Graph {
 
   Value* add_input(std::string name, TensorType type);
   Variable* add_variable(std::string name, VariableKind kind, TensorType type, bool trainable = false);
+  // Leaves each replica one shard of a variable: its value has the type of a shard from now on, whoever reads it.
+  void shard(Variable& variable, std::size_t replicas);
   void add_output(std::string name, Value* value);
 
   // Adds an op at the end (or before `before`), infers and checks its output types.

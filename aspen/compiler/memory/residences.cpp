@@ -17,6 +17,11 @@ BufferRef append(Arena arena, std::size_t owner, std::size_t bytes, std::size_t&
   return place;
 }
 
+// Its shards are gathered from the homes they have in the replicas.
+bool is_sharded_weight(const Variable& variable) {
+  return variable.sharded && variable.kind == VariableKind::kParameter;
+}
+
 }  // namespace
 
 Residences::Residences(const Graph& graph, const OpDemands& demands, MemoryPlan& plan)
@@ -38,6 +43,7 @@ Residences::Residences(const Graph& graph, const OpDemands& demands, MemoryPlan&
 std::optional<BufferRef> Residences::find(const Value* root, std::int64_t task) const {
   if (const Variable* variable = root->variable()) {
     const auto& places = plan_.variables[variable_index_.at(variable)];
+    if (is_sharded_weight(*variable)) return places.front();
     for (const BufferRef& place : places) {
       if (place.arena == Arena::kHostVariables || place.owner == static_cast<std::size_t>(device_of(task))) {
         return place;
@@ -124,6 +130,7 @@ void Residences::place_variables() {
     for (std::size_t device : devices) {
       auto is_here = [&](const BufferRef& place) { return place.owner == device; };
       if (std::any_of(places.begin(), places.end(), is_here)) continue;
+      if (!places.empty() && is_sharded_weight(*variable)) break;
       DevicePlan& plan = plan_.devices[device];
       if (variable->off_device) {
         if (places.empty()) places.push_back(append(Arena::kHostVariables, device, bytes, plan.host_variable_bytes));

@@ -9,6 +9,7 @@
 #include "aspen/compiler/passes/anchor_gradients.h"
 #include "aspen/compiler/passes/loss_scaler.h"
 #include "aspen/compiler/passes/rewrite.h"
+#include "aspen/compiler/placement/shard_weights.h"
 #include "aspen/ops/build.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/replica/replica.h"
@@ -234,6 +235,7 @@ class OptimizerInserter {
   ReplicaAttrs replica_attrs() const { return {.replicas = static_cast<std::int64_t>(options_.replicas)}; }
 
   bool has_sharded_state(const Variable& parameter) const {
+    if (is_sharded_weight(graph_, parameter, options_)) return true;
     const TensorLocation& location = options_.locations.optimizer_state;
     return location.sharded && options_.replicas > 1 && spec_.kind != "lamb" &&
            parameter.grouping.kind == ReplicaGrouping::Kind::kAll &&
@@ -242,15 +244,15 @@ class OptimizerInserter {
 
   void warn_of_what_stays_whole() const {
     if (options_.replicas == 1) return;
-    if (options_.locations.weights.sharded) {
+    if (options_.locations.accumulators.sharded) {
       log::warn(
-          "weights are not sharded over the replicas: each replica keeps them whole, only optimiser state can be "
-          "sharded. Results are the same.");
+          "sums of gradients are not sharded over the replicas: each replica adds up its own and keeps them whole. "
+          "Results are the same.");
     }
-    if (options_.locations.optimizer_state.sharded && spec_.kind == "lamb") {
+    if ((options_.locations.optimizer_state.sharded || options_.locations.weights.sharded) && spec_.kind == "lamb") {
       log::warn(
-          "the state of LAMB is not sharded over the replicas, as it needs norms of whole tensors: each replica keeps "
-          "it whole. Results are the same.");
+          "the weights and the state of LAMB are not sharded over the replicas, as it needs norms of whole tensors: "
+          "each replica keeps them whole. Results are the same.");
     }
   }
 

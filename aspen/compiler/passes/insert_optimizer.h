@@ -25,8 +25,8 @@
 //   assign(%w, %UpdatedVar___w)
 //   assign(%Accl1___w, %3)
 //
-// Parameters that are not the same on all replicas keep their whole state, and so does LAMB, which needs norms of
-// whole tensors.
+// Sharded weights (placement/shard_weights.h) have sharded state in any case. Parameters that are not the same on all
+// replicas keep their whole state, and so does LAMB, which needs norms of whole tensors.
 //
 // Means of squares that are kept in half never fall below its least number.
 //

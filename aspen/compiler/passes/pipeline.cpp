@@ -21,6 +21,7 @@
 #include "aspen/compiler/placement/overlap_loads.h"
 #include "aspen/compiler/placement/partition.h"
 #include "aspen/compiler/placement/place_variables.h"
+#include "aspen/compiler/placement/shard_weights.h"
 
 namespace aspen {
 namespace {
@@ -43,6 +44,7 @@ const Pass kJoinPads{"join_pads", "put padded parts side by side instead of addi
 const Pass kMergeCommon{"merge_common", "compute once what would be computed twice", merge_common};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
 const Pass kRecompute{"recompute", "compute activations again rather than keep them", recompute, {}, {kNoCheckpoints}};
+const Pass kShardWeights{"shard_weights", "leave each replica a shard of the weights", shard_weights};
 const Pass kPlaceVariables{"place_variables", "choose the variables that are kept off the devices", place_variables};
 const Pass kPartition{"partition", "cut the graph into tasks, each for one device", partition, {}, {kPartitioned}};
 const Pass kInsertTransfers{"insert_transfers",
@@ -100,6 +102,7 @@ std::vector<Pass> inference_pipeline() {
       kRecompute,
       kRemoveDead,
       // Who does what: devices, stages, and what passes between them.
+      kShardWeights,
       kPlaceVariables,
       kPartition,
       kInsertTransfers,
@@ -111,11 +114,11 @@ std::vector<Pass> inference_pipeline() {
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{kSelectLoss,      kDifferentiate, kAnchorGradients, kAccumulateGradients,
-                                        kInsertOptimizer, kAnchorTensors, kHoldInputs,      kRemoveMarkers,
-                                        kCanonicalise,    kFoldConstants, kJoinPads,        kMergeCommon,
-                                        kRemoveDead,      kRecompute,     kPlaceVariables,  kPartition,
-                                        kInsertTransfers, kOverlapIo,     kOverlapLoads,    kSchedule};
+  static const std::vector<Pass> passes{
+      kSelectLoss, kDifferentiate, kAnchorGradients, kAccumulateGradients, kInsertOptimizer, kAnchorTensors,
+      kHoldInputs, kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,        kMergeCommon,
+      kRemoveDead, kRecompute,     kShardWeights,    kPlaceVariables,      kPartition,       kInsertTransfers,
+      kOverlapIo,  kOverlapLoads,  kSchedule};
   return passes;
 }
 

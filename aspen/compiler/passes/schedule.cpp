@@ -74,7 +74,8 @@ class Scheduler {
       Op* op = nodes_[i].op;
       const OpDef& def = op->def();
       bool is_assign = op->is("assign");
-      nodes_[i].is_source = (op->num_inputs() == 0 || op->is("load")) && !def.is_impure() && is_used(*op);
+      bool is_fetched = op->num_inputs() == 0 || op->is("load") || op->is("replica_gather");
+      nodes_[i].is_source = is_fetched && !def.is_impure() && is_used(*op);
       for (std::size_t k = is_assign ? 1 : 0; k < op->num_inputs(); ++k) {
         const Value* input = op->input(k);
         if (input == nullptr) continue;

@@ -1,5 +1,6 @@
-// Shards of tensors that all replicas hold: each replica takes out its own, works on it and puts it back. Made by the
-// compiler for updates with sharded optimiser state, after autodiff: they have no gradients.
+// Shards of tensors that all replicas hold: each replica takes out its own, works on it and puts it back; and tensors
+// of which each replica holds a shard only. Made by the compiler where optimiser state or weights are sharded, after
+// autodiff: they have no gradients.
 #include "aspen/ops/replica/replica.h"
 
 #include "aspen/base/replica_grouping.h"
@@ -18,6 +19,15 @@ std::vector<TensorType> infer_write(const InferContext& c) {
   TensorType shard = shard_type(c);
   c.check(c.in(1) == shard, "a shard of {} is {}, not {}.", to_string(c.in(0)), to_string(shard), to_string(c.in(1)));
   return {c.in(0)};
+}
+
+std::vector<TensorType> infer_gather(const InferContext& c) {
+  const auto& attrs = c.attrs<ReplicaGatherAttrs>();
+  c.check(attrs.replicas >= 1, "cannot gather a tensor of {} replicas; there is at least one.", attrs.replicas);
+  TensorType whole{c.in(0).dtype, attrs.shape};
+  TensorType shard{whole.dtype, {shard_elements(whole.numel(), static_cast<std::size_t>(attrs.replicas))}};
+  c.check(c.in(0) == shard, "a shard of {} is {}, not {}.", to_string(whole), to_string(shard), to_string(c.in(0)));
+  return {whole};
 }
 
 }  // namespace
@@ -42,6 +52,14 @@ void define_replica(OpRegistry& ops) {
       .random()
       .example({.inputs = {{DType::kF32, {3, 5}}, {DType::kF32, {15}}}, .attrs = Attrs::of(ReplicaAttrs{})})
       .example({.inputs = {{DType::kF16, {3, 5}}, {DType::kF16, {4}}}, .attrs = Attrs::of(ReplicaAttrs{4})});
+  // The executor hands it the shard of every replica.
+  ops.define<ReplicaGatherAttrs>("replica_gather")
+      .summary("The whole of a variable that each replica keeps a shard of.")
+      .input("shard", "the replica's own, as replica_slice gives it")
+      .output("x", "type of the shard, the shape asked for")
+      .infer(infer_gather)
+      .random()
+      .example({.inputs = {{DType::kF32, {15}}}, .attrs = Attrs::of(ReplicaGatherAttrs{.shape = {3, 5}})});
 }
 
 }  // namespace aspen

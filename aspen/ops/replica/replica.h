@@ -1,7 +1,9 @@
-// Attributes of replica_slice and replica_write, by which a replica works on its own part of a tensor.
+// Attributes of replica_slice and replica_write, by which a replica works on its own part of a tensor, and of
+// replica_gather, by which it reads the parts of all.
 #pragma once
 
 #include "aspen/base/attrs.h"
+#include "aspen/base/tensor_type.h"
 
 namespace aspen {
 
@@ -10,6 +12,17 @@ struct ReplicaAttrs {
   std::int64_t replicas = 1;
 
   void visit(AttrVisitor& v) { v("replicas", replicas); }
+};
+
+// replica_gather(shard) is the tensor of this shape whose shards the replicas keep.
+struct ReplicaGatherAttrs {
+  Shape shape;
+  std::int64_t replicas = 1;
+
+  void visit(AttrVisitor& v) {
+    v("shape", shape);
+    v("replicas", replicas);
+  }
 };
 
 }  // namespace aspen

@@ -38,11 +38,25 @@ void replica_write(const KernelCall& call) {
   if (own.size > 0) std::memcpy(to + own.first, call.in<void>(1), own.size);
 }
 
+// One input for each replica.
+void replica_gather(const KernelCall& call) {
+  const TensorType& whole = call.out_type(0);
+  auto replicas = static_cast<std::size_t>(call.attrs<ReplicaGatherAttrs>().replicas);
+  std::size_t element = size_of(whole.dtype);
+  for (std::size_t replica = 0; replica < replicas; ++replica) {
+    auto [first, last] = shard_of(whole.numel(), replica, replicas);
+    if (first == last) continue;
+    std::memcpy(call.out<std::byte>(0) + static_cast<std::size_t>(first) * element, call.in<std::byte>(replica),
+                static_cast<std::size_t>(last - first) * element);
+  }
+}
+
 }  // namespace
 
 void register_replica_ref(KernelRegistry& kernels) {
   kernels.add("replica_slice", replica_slice);
   kernels.add("replica_write", replica_write);
+  kernels.add("replica_gather", replica_gather);
 }
 
 }  // namespace aspen
