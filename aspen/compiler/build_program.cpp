@@ -141,7 +141,7 @@ class ProgramBuilder {
                         .inputs = std::move(call.inputs),
                         .outputs = std::move(call.outputs),
                         .workspace = call.workspace,
-                        .spans_replicas = call.op->is("replica_gather")});
+                        .spans_replicas = call.op->is("replica_gather") || call.op->is("replica_sum")});
       Instruction& made = result.back();
       if (call.is_copy) continue;
       made.is_backward = call.op->backward;

@@ -32,7 +32,8 @@ std::uint64_t hash_of(const Blob& blob) {
 
 // Hands a value on as it is, to another task, replica or place.
 bool is_transfer(const Op& op) {
-  return op.is("send") || op.is("store") || op.is("load") || op.is("replica_slice") || op.def().is_alias();
+  return op.is("send") || op.is("store") || op.is("load") || op.is("replica_slice") || op.is("replica_gather") ||
+         op.def().is_alias();
 }
 
 bool rounds_to_half(const Op& op) {
@@ -50,8 +51,12 @@ enum class Draws : std::uint8_t {
 
 Draws draws_of(const Op& op) {
   if (op.section != Section::kUpdate) return Draws::kPerReplica;
-  const Op* before = op.input(0)->producer();
-  return before != nullptr && before->is("replica_slice") ? Draws::kPerShard : Draws::kShared;
+  const Value* first = op.input(0);
+  while (first->producer() != nullptr && first->producer()->is("load")) first = first->producer()->input(0);
+  const Op* before = first->producer();
+  bool is_shard =
+      before == nullptr ? first->variable() != nullptr && first->variable()->sharded : before->is("replica_slice");
+  return is_shard ? Draws::kPerShard : Draws::kShared;
 }
 
 // The random bits of one result of an op in one step: element i takes word i % 4 of block i / 4, as random ops do.

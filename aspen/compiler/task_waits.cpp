@@ -25,7 +25,9 @@ class WaitFinder {
     for (std::size_t i = 0; i < graph_.tasks.size(); ++i) enter(static_cast<std::int64_t>(i), graph_.tasks[i].lane);
     for (const auto& op : graph_.ops()) {
       for (const Value* input : op->inputs()) {
-        if (input != nullptr && input->producer() != nullptr) add(op->task, input->producer()->task, 0);
+        if (input == nullptr || input->producer() == nullptr) continue;
+        add(op->task, input->producer()->task, 0);
+        if (op->is("replica_sum")) in_all_replicas_.emplace(op->task, input->producer()->task);
       }
       if (op->is("send")) enter(op->task, op->attrs<SendAttrs>().lane);
       if (op->is("store")) enter(op->task, op->attrs<StoreAttrs>().lane);
@@ -104,19 +106,22 @@ class WaitFinder {
     auto is_step = [](const GraphTask& task) { return task.section == Section::kStep; };
     auto num_step = std::count_if(graph_.tasks.begin(), graph_.tasks.end(), is_step);
     std::vector<std::vector<Wait>> result;
-    for (const auto& lags : lags_) {
+    for (std::size_t i = 0; i < lags_.size(); ++i) {
       auto& waits = result.emplace_back();
-      for (auto [task, lag] : lags) {
+      for (auto [task, lag] : lags_[i]) {
         bool in_step = is_step(graph_.tasks[task]);
-        waits.push_back({.task = static_cast<std::size_t>(in_step ? task : task - num_step), .lag = lag});
+        waits.push_back({.task = static_cast<std::size_t>(in_step ? task : task - num_step),
+                         .lag = lag,
+                         .in_all_replicas = in_all_replicas_.count({static_cast<std::int64_t>(i), task}) != 0});
       }
     }
     return result;
   }
 
   const Graph& graph_;
-  std::vector<std::map<std::int64_t, std::int64_t>> lags_;  // by task: the tasks it waits for, with their lags
-  std::vector<std::vector<std::int64_t>> tasks_of_;         // by lane, ascending; its own or else its readers
+  std::vector<std::map<std::int64_t, std::int64_t>> lags_;           // by task: the tasks it waits for, with their lags
+  std::set<std::pair<std::int64_t, std::int64_t>> in_all_replicas_;  // waits for a task in every replica
+  std::vector<std::vector<std::int64_t>> tasks_of_;                  // by lane, ascending; its own or else its readers
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ void BoundTask::bind(const std::vector<ReplicaMemory>& memories, std::size_t rep
     if (address.depth > 1) slot_operands.push_back({.place = &pointer, .address = address});
   };
   for (std::size_t i = 0; i < bound.inputs.size(); ++i) place(instruction.inputs[i], bound.inputs[i], slot_inputs_);
-  if (instruction.spans_replicas) {  // variables, which stay where they are
+  if (instruction.spans_replicas) {  // of variables or of lanes with one slot, which stay where they are
     bound.inputs.erase(bound.inputs.begin());
     for (std::size_t other = memories.size(); other-- > 0;) {
       bound.inputs.insert(bound.inputs.begin(), memories[other].address(instruction.inputs[0]).base);

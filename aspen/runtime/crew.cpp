@@ -80,8 +80,9 @@ void Crew::finish_cycle(const RunPlan& plan, std::int64_t cycle, Clock::time_poi
   meet_before_update();
   is_updating_ = true;
   now = Clock::now();
-  for (const auto& worker_of : update_workers_) {
-    for (const TaskRun& next : (*plan.update_order)[number_]) worker_of[next.task]->run_update(next.task, cycle, now);
+  // All replicas get through with a task before any begins the next one, which may need what the others have found.
+  for (const TaskRun& next : (*plan.update_order)[number_]) {
+    for (const auto& worker_of : update_workers_) worker_of[next.task]->run_update(next.task, cycle, now);
   }
   for_each_worker([&](Worker& worker) { worker.refresh(cycle); });
   for_each_worker([&](const Worker& worker) { worker.await_refreshes(cycle); });

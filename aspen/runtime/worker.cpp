@@ -65,8 +65,8 @@ Worker::Section Worker::bind(const std::vector<Task>& tasks, const std::vector<R
                              bool is_update) {
   Section section;
   section.own_index.resize(tasks.size());
-  auto counter = [&](std::size_t task) {
-    return is_update ? &control_->update(replica_, task) : &control_->step(replica_, task);
+  auto counter = [&](std::size_t task, std::size_t replica) {
+    return is_update ? &control_->update(replica, task) : &control_->step(replica, task);
   };
   auto is_awaited = [&](std::size_t task) {
     if (is_update) return true;  // perhaps by a refresh
@@ -85,10 +85,13 @@ Worker::Section Worker::bind(const std::vector<Task>& tasks, const std::vector<R
     }
     if (control_ == nullptr) continue;
     for (const Wait& wait : tasks[t].waits) {
-      if (shares_thread(replica_, tasks[wait.task].device)) continue;
-      own.waits.push_back({.counter = counter(wait.task), .lag = wait.lag});
+      for (std::size_t replica = 0; replica < program_.replicas; ++replica) {
+        if (replica != replica_ && !wait.in_all_replicas) continue;
+        if (shares_thread(replica, tasks[wait.task].device)) continue;
+        own.waits.push_back({.counter = counter(wait.task, replica), .lag = wait.lag});
+      }
     }
-    if (is_awaited(t)) own.progress = counter(t);
+    if (is_awaited(t)) own.progress = counter(t, replica_);
   }
   return section;
 }

@@ -117,7 +117,7 @@ def state_and_weights(options, inputs, state=None, kind="AdamW"):
     return optimizer.state_dict(), [parameter.detach() for parameter in model.parameters()]
 
 
-@pytest.mark.parametrize("kind", ["AdamW"])
+@pytest.mark.parametrize("kind", ["AdamW", "LAMB"])
 @pytest.mark.parametrize("location", ["Optimizer", "Weight"])
 @pytest.mark.parametrize("off_device", [False, True])
 def test_sharded_state_and_weights_of_replicas(off_device, location, kind):

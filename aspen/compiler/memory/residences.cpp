@@ -172,6 +172,10 @@ void Residences::place_values(const OpDemands& demands) {
     for (const Value* output : op->outputs()) {
       const auto& tasks = consumers_[output->id()];
       std::int64_t last = tasks.empty() ? op->task : std::max(op->task, tasks.back());
+      // Other replicas may come late to read it: nothing takes its place before all meet again.
+      bool is_read_by_others = std::any_of(output->users().begin(), output->users().end(),
+                                           [](const Op* user) { return user->is("replica_sum"); });
+      if (is_read_by_others) last = static_cast<std::int64_t>(graph_.tasks.size()) - 1;
       if (op->is("send")) {
         keep_in_lane(output, op->attrs<SendAttrs>().lane, Arena::kSlots, op->task, last);
       } else if (op->is("store")) {

@@ -199,7 +199,7 @@ class OptimizerInserter {
     Variable* step = kind.counts_steps ? add_step(parameter) : nullptr;
     Value* steps_before = step != nullptr ? step->value.get() : build::scalar(b_, DType::kF32, 0);
     std::vector<Value*> inputs{whole, parameter.gradient(), settings_[group]->value.get(), steps_before};
-    if (is_sharded) {
+    if (is_sharded && spec_.kind != "lamb") {
       for (std::size_t i : {0, 1}) inputs[i] = b_.make("replica_slice", {inputs[i]}, replica_attrs());
     }
     std::vector<Variable*> states;
@@ -208,7 +208,8 @@ class OptimizerInserter {
       states.push_back(add_state(std::move(name), state, parameter, is_sharded));
       inputs.push_back(states.back()->value.get());
     }
-    Op* op = b_.emit(kind.op, std::move(inputs), kind.attrs);
+    Op* op = is_sharded && spec_.kind == "lamb" ? emit_sharded_lamb(inputs, parameter.value->type().numel())
+                                                : b_.emit(kind.op, std::move(inputs), kind.attrs);
     Value* updated = unless_overflow(op->output(), op->input(0));
     if (is_sharded) updated = b_.make("replica_write", {whole, updated}, replica_attrs());
     parameter.gathered = is_sharded;
@@ -226,6 +227,37 @@ class OptimizerInserter {
     b_.emit("assign", {steps_before, unless_overflow(build::add(b_, steps_before, 1), steps_before)});
   }
 
+  // LAMB needs norms of whole tensors: each replica finds its part of them, and goes on when all have done so. What it
+  // takes of the weight and the gradient it takes twice, so that nothing of their size is kept in between.
+  Op* emit_sharded_lamb(std::vector<Value*> inputs, std::int64_t numel) {
+    Value *weight = inputs[0], *gradient = inputs[1];
+    auto take = [&] { inputs[0] = own_part(weight), inputs[1] = own_part(gradient); };
+    take();
+    LambNormsAttrs attrs{
+        .bias_correction = spec_.bias_correction, .numel = numel, .replicas = replica_attrs().replicas};
+    Value* norms = b_.make("replica_sum", {b_.make("lamb_norms", inputs, attrs)}, replica_attrs());
+    take();
+    inputs.push_back(norms);
+    return b_.emit("lamb_step", std::move(inputs), LambAttrs{.bias_correction = spec_.bias_correction});
+  }
+
+  // The replica's own shard of a value, computed from shards as far as that goes.
+  Value* own_part(Value* value) {
+    Op* op = value->producer();
+    bool is_local = op != nullptr && op->section == section_ && op->def().is_pointwise() && op->num_outputs() == 1;
+    std::int64_t numel = value->type().numel();
+    for (std::size_t i = 0; is_local && i < op->num_inputs(); ++i) {
+      std::int64_t count = op->input(i)->type().numel();
+      is_local = count == 1 || count == numel;
+    }
+    if (!is_local || numel == 1) return b_.make("replica_slice", {value}, replica_attrs());
+    std::vector<Value*> inputs = op->inputs();
+    for (Value*& input : inputs) {
+      if (input->type().numel() == numel) input = own_part(input);
+    }
+    return b_.emit(op->name(), std::move(inputs), op->attrs())->output();
+  }
+
   Variable* add_step(const Variable& parameter) {
     Variable* step = graph_.add_variable("Step___" + parameter.name, VariableKind::kOptimizerState, {DType::kF32, {}});
     step->grouping = parameter.grouping;
@@ -237,8 +269,7 @@ class OptimizerInserter {
   bool has_sharded_state(const Variable& parameter) const {
     if (is_sharded_weight(graph_, parameter, options_)) return true;
     const TensorLocation& location = options_.locations.optimizer_state;
-    return location.sharded && options_.replicas > 1 && spec_.kind != "lamb" &&
-           parameter.grouping.kind == ReplicaGrouping::Kind::kAll &&
+    return location.sharded && options_.replicas > 1 && parameter.grouping.kind == ReplicaGrouping::Kind::kAll &&
            parameter.value->type().numel() >= location.min_shard_elements;
   }
 
@@ -248,11 +279,6 @@ class OptimizerInserter {
       log::warn(
           "sums of gradients are not sharded over the replicas: each replica adds up its own and keeps them whole. "
           "Results are the same.");
-    }
-    if ((options_.locations.optimizer_state.sharded || options_.locations.weights.sharded) && spec_.kind == "lamb") {
-      log::warn(
-          "the weights and the state of LAMB are not sharded over the replicas, as it needs norms of whole tensors: "
-          "each replica keeps them whole. Results are the same.");
     }
   }
 

@@ -26,7 +26,11 @@
 //   assign(%Accl1___w, %3)
 //
 // Sharded weights (placement/shard_weights.h) have sharded state in any case. Parameters that are not the same on all
-// replicas keep their whole state, and so does LAMB, which needs norms of whole tensors.
+// replicas keep their whole state. LAMB, which needs norms of whole tensors, is done in two halves:
+//
+//   %0 = lamb_norms(shards of %w, %ReducedGradient___w, %settings___0, %Step___w, %Accl1___w, %Accl2___w)
+//   %1 = replica_sum(%0)
+//   %2, %3, %4 = lamb_step(the same, %1)
 //
 // Means of squares that are kept in half never fall below its least number.
 //

@@ -60,7 +60,9 @@ bool only_moves(const Op& op) {
   return op.def().is_alias() || std::find(kMoves.begin(), kMoves.end(), op.name()) != kMoves.end();
 }
 
-bool is_update(const Op& op) { return op.is("sgd") || op.is("adam") || op.is("rmsprop") || op.is("lamb"); }
+bool is_update(const Op& op) {
+  return op.is("sgd") || op.is("adam") || op.is("rmsprop") || op.is("lamb") || op.is("lamb_step");
+}
 
 Value* find_value(const Graph& graph, std::string_view name) {
   for (const auto& op : graph.ops()) {

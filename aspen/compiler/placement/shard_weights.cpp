@@ -125,7 +125,7 @@ class WeightSharder {
 bool is_sharded_weight(const Graph& graph, const Variable& parameter, const CompileOptions& options) {
   const TensorLocation& location = options.locations.weights;
   if (parameter.kind != VariableKind::kParameter || !location.sharded || options.replicas == 1) return false;
-  if (options.optimizer.kind == "lamb" || parameter.grouping.kind != ReplicaGrouping::Kind::kAll) return false;
+  if (parameter.grouping.kind != ReplicaGrouping::Kind::kAll) return false;
   if (parameter.value->type().numel() < location.min_shard_elements) return false;
   if (parameter.value->is_output() || is_assigned_in_step(*parameter.value)) return false;
   return std::none_of(options.anchors.begin(), options.anchors.end(), [&](const Anchor& anchor) {

@@ -72,7 +72,8 @@ class UpdateTasks {
     for (const Value* input : op.inputs()) {
       if (input == nullptr || input->producer() == nullptr || is_remade(*input->producer())) continue;
       const Slot& from = slots_.at(input->producer());
-      slot.level = std::max(slot.level, from.level + (from.device != slot.device ? 1 : 0));
+      bool is_later = from.device != slot.device || op.is("replica_sum");  // when all replicas have got so far
+      slot.level = std::max(slot.level, from.level + (is_later ? 1 : 0));
     }
     slots_[&op] = slot;
   }

@@ -67,6 +67,51 @@ OpDef& define_update(OpRegistry& ops, const char* name, const char* summary, std
 
 std::size_t rmsprop_states(const RmspropAttrs& a) { return 1 + (a.centered ? 1 : 0) + (a.momentum ? 1 : 0); }
 
+const TensorType kNormsType{DType::kF64, {2}};
+
+// The rules are infer_update's; the last input is that of the norms.
+std::vector<TensorType> infer_lamb_step(const InferContext& c) {
+  c.check(c.num_inputs() == kFirstState + 3 && c.in(kFirstState + 2) == kNormsType, "takes two states and norms {}.",
+          to_string(kNormsType));
+  return {c.in(0), c.in(kFirstState), c.in(kFirstState + 1)};
+}
+
+void define_sharded_lamb(OpRegistry& ops) {
+  std::vector<TensorType> operands{{DType::kF32, {15}}, {DType::kF32, {15}}, {DType::kF32, {kNumSettings}},
+                                   {DType::kF32, {}},   {DType::kF32, {15}}, {DType::kF32, {15}}};
+  auto with_operands = [](OpDef& def) -> OpDef& {
+    return def.input("w", "shard of a parameter, f32 or f16")
+        .input("g", "shard of its gradient, f32 or f16, divided by the loss scaling")
+        .input("settings", "f32, in the order of enum Setting")
+        .input("step", "f32 scalar, updates done before this one")
+        .input("m", "shard of the mean of gradients, f32 or f16")
+        .input("v", "shard of the mean of their squares, f32 or f16");
+  };
+  // Both are of another value on each replica: never folded.
+  with_operands(ops.define<LambNormsAttrs>("lamb_norms")
+                    .summary("The replica's part of the squared norms of a parameter and of its update by LAMB."))
+      .output("norms", "f64, of the parameter and of the update")
+      .infer([](const InferContext& c) {
+        infer_update(c, 2);
+        return std::vector<TensorType>{kNormsType};
+      })
+      .random()
+      .example({.inputs = operands, .attrs = Attrs::of(LambNormsAttrs{.numel = 15}), .low = 0.1, .high = 0.3});
+  operands.push_back(kNormsType);
+  with_operands(
+      ops.define<LambAttrs>("lamb_step").summary("LAMB for a shard of a parameter, with the norms of the whole."))
+      .input("norms", "f64, squared, of the parameter and of the update")
+      .output("w", "updated shard of the parameter")
+      .output("m", "updated shard of the mean of gradients")
+      .output("v", "updated shard of the mean of their squares")
+      .infer(infer_lamb_step)
+      .random()
+      .inplace(0, 0)
+      .inplace(1, kFirstState)
+      .inplace(2, kFirstState + 1)
+      .example({.inputs = operands, .attrs = Attrs::of(LambAttrs{}), .low = 0.1, .high = 0.3});
+}
+
 void define_clipping(OpRegistry& ops) {
   ops.define("square_sum")
       .summary("Sum of the squares of all elements, for norms over many tensors.")
@@ -105,6 +150,7 @@ void define_optimizer(OpRegistry& ops) {
                               rmsprop_states, {{false, false, false}, {true, true, false}, {true, false, true}});
   define_update<LambAttrs>(ops, "lamb", "LAMB (You et al. 2019): Adam whose step is scaled layer by layer.",
                            [](const LambAttrs&) -> std::size_t { return 2; }, {{true}, {false}});
+  define_sharded_lamb(ops);
   define_clipping(ops);
 }
 

@@ -66,6 +66,21 @@ struct LambAttrs {
   void visit(AttrVisitor& v) { v("bias_correction", bias_correction); }
 };
 
+// lamb_norms(w, g, settings, step, states...) of a replica's own shards: f64[2], the sums of the squares of the weights
+// and of the update that lamb would make. lamb_step(..., norms) is lamb for these shards, given the sums over all
+// replicas.
+struct LambNormsAttrs {
+  bool bias_correction = true;
+  std::int64_t numel = 0;  // of the whole tensor: the last shards end with padding
+  std::int64_t replicas = 1;
+
+  void visit(AttrVisitor& v) {
+    v("bias_correction", bias_correction);
+    v("numel", numel);
+    v("replicas", replicas);
+  }
+};
+
 // clip_scale(norm_squared f32[]): min(1, max_norm / (norm + 1e-6)), what gradients of that norm are multiplied by.
 // Its input is the sum of square_sum(g) over all gradients.
 struct ClipScaleAttrs {

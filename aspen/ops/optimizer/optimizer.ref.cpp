@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "aspen/backends/api/kernel.h"
+#include "aspen/base/replica_grouping.h"
 #include "aspen/ops/optimizer/settings.h"
 
 namespace aspen {
@@ -80,7 +81,7 @@ void sgd(const KernelCall& call) {
   }
 }
 
-// Running means of the gradient and of its square, shared by adam and lamb.
+// Running means of the gradient and of its square.
 struct Moments {
   explicit Moments(const KernelCall& call, const Settings& settings, bool bias_correction)
       : first(call, 0), second(call, 1), beta1(static_cast<float>(settings[kMomentum])),
@@ -157,40 +158,93 @@ void rmsprop(const KernelCall& call) {
   }
 }
 
-// Two passes: the length of the whole update must be known before any of it is applied.
-void lamb(const KernelCall& call) {
-  Settings settings(call.in<float>(2));
-  Moments moments(call, settings, call.attrs<LambAttrs>().bias_correction);
-  Reader w(call, 0), gradient(call, 1);
-  Writer out(call, 0);
-  auto correction1 = static_cast<float>(moments.correction1);
-  auto root_correction = static_cast<float>(std::sqrt(moments.correction2));
-  auto decay = static_cast<float>(settings[kWeightDecay]), epsilon = static_cast<float>(settings[kEpsilon]);
-  auto update = [&](float m, float v, float weight) {
-    return std::fma(weight, decay, m / correction1 / (std::sqrt(v) / root_correction + epsilon));
-  };
-  auto n = call.out_type(0).numel();
-  double weight_norm = 0, update_norm = 0;
-  // The second pass divides by the root of what is stored: in half it must not have become 0.
-  float least = call.out_type(2).dtype == DType::kF16 ? 0x1p-24f : 0.0f;
-  for (std::int64_t i = 0; i < n; ++i) {
-    float m = moments.first_at(i, gradient[i]), v = std::max(moments.second_at(i, gradient[i]), least);
-    double weight = w[i], u = update(m, v, w[i]);
-    moments.first.after.set(i, m);
-    moments.second.after.set(i, v);
+// The update of one element by LAMB, before it is scaled, and the means it is made of.
+class LambUpdate {
+ public:
+  LambUpdate(const KernelCall& call, bool bias_correction)
+      : settings_(call.in<float>(2)), first_(call, 4), second_(call, 5), w_(call, 0), gradient_(call, 1) {
+    if (bias_correction) {
+      correction1_ = static_cast<float>(1 - std::pow(settings_[kMomentum], steps_before(call) + 1));
+      root_correction_ = static_cast<float>(std::sqrt(1 - std::pow(settings_[kDampening], steps_before(call) + 1)));
+    }
+    // What is stored is divided by: in half it must not have become 0.
+    if (call.in_type(5).dtype == DType::kF16) least_ = 0x1p-24f;
+  }
+
+  float weight(std::int64_t i) const { return w_[i]; }
+  float first(std::int64_t i) const { return std::fma(gradient_[i], taken1_, first_[i] * beta1_); }
+  float second(std::int64_t i) const {
+    float g = gradient_[i];
+    return std::max(std::fma(taken2_ * g, g, second_[i] * beta2_), least_);
+  }
+  float update(float m, float v, float weight) const {
+    return std::fma(weight, decay_, m / correction1_ / (std::sqrt(v) / root_correction_ + epsilon_));
+  }
+
+  // -lr * min(|w|, max weight norm) / |update| from the squared norms of both.
+  float minus_step(double weight_norm, double update_norm) const {
+    weight_norm = std::min(std::sqrt(weight_norm), settings_[kMaxWeightNorm]);
+    update_norm = std::sqrt(update_norm);
+    double ratio = weight_norm > 0 && update_norm > 0 ? weight_norm / update_norm : 1;
+    return static_cast<float>(-settings_[kLearningRate] * ratio);
+  }
+
+ private:
+  Settings settings_;
+  Reader first_, second_, w_, gradient_;
+  float beta1_ = static_cast<float>(settings_[kMomentum]), beta2_ = static_cast<float>(settings_[kDampening]);
+  float taken1_ = static_cast<float>(1 - settings_[kMomentum]), taken2_ = static_cast<float>(1 - settings_[kDampening]);
+  float decay_ = static_cast<float>(settings_[kWeightDecay]), epsilon_ = static_cast<float>(settings_[kEpsilon]);
+  float correction1_ = 1, root_correction_ = 1, least_ = 0;
+};
+
+// Adds up the squares of `count` weights and updates.
+void add_squares(const LambUpdate& lamb, std::int64_t count, double& weight_norm, double& update_norm) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    double weight = lamb.weight(i), u = lamb.update(lamb.first(i), lamb.second(i), lamb.weight(i));
     weight_norm += weight * weight;
     update_norm += u * u;
   }
-  weight_norm = std::min(std::sqrt(weight_norm), settings[kMaxWeightNorm]);
-  update_norm = std::sqrt(update_norm);
-  double ratio = weight_norm > 0 && update_norm > 0 ? weight_norm / update_norm : 1;
-  auto minus_step = static_cast<float>(-settings[kLearningRate] * ratio);
-  auto read_back = [&](std::size_t output, std::int64_t i) {
-    return read(call.out_type(output).dtype, call.out<void>(output), i);
+}
+
+// Updates in place, so nothing of an element is read once it is written. The update is that of the means as they are
+// stored.
+void apply(const KernelCall& call, const LambUpdate& lamb, float minus_step) {
+  Writer out(call, 0), first(call, 1), second(call, 2);
+  auto stored = [](const TensorType& type, float value) {
+    if (type.dtype == DType::kF16) return static_cast<float>(static_cast<Half>(value));
+    return type.dtype == DType::kBF16 ? static_cast<float>(BFloat16(value)) : value;
   };
-  for (std::int64_t i = 0; i < n; ++i) {
-    out.set(i, std::fma(update(read_back(1, i), read_back(2, i), w[i]), minus_step, w[i]));
+  for (std::int64_t i = 0, n = call.out_type(0).numel(); i < n; ++i) {
+    float weight = lamb.weight(i), m = lamb.first(i), v = lamb.second(i);
+    first.set(i, m);
+    second.set(i, v);
+    float u = lamb.update(stored(call.out_type(1), m), stored(call.out_type(2), v), weight);
+    out.set(i, std::fma(u, minus_step, weight));
   }
+}
+
+// Two passes: the length of the whole update must be known before any of it is applied.
+void lamb(const KernelCall& call) {
+  LambUpdate lamb(call, call.attrs<LambAttrs>().bias_correction);
+  double weight_norm = 0, update_norm = 0;
+  add_squares(lamb, call.out_type(0).numel(), weight_norm, update_norm);
+  apply(call, lamb, lamb.minus_step(weight_norm, update_norm));
+}
+
+void lamb_norms(const KernelCall& call) {
+  const auto& attrs = call.attrs<LambNormsAttrs>();
+  auto [begin, end] =
+      shard_of(attrs.numel, static_cast<std::size_t>(call.step().replica), static_cast<std::size_t>(attrs.replicas));
+  auto* norms = call.out<double>(0);
+  norms[0] = norms[1] = 0;
+  add_squares(LambUpdate(call, attrs.bias_correction), end - begin, norms[0], norms[1]);
+}
+
+void lamb_step(const KernelCall& call) {
+  LambUpdate lamb(call, call.attrs<LambAttrs>().bias_correction);
+  const auto* norms = call.in<double>(6);
+  apply(call, lamb, lamb.minus_step(norms[0], norms[1]));
 }
 
 void square_sum(const KernelCall& call) {
@@ -213,6 +267,8 @@ void register_optimizer_ref(KernelRegistry& kernels) {
   kernels.add("adam", adam);
   kernels.add("rmsprop", rmsprop);
   kernels.add("lamb", lamb);
+  kernels.add("lamb_norms", lamb_norms);
+  kernels.add("lamb_step", lamb_step);
   kernels.add("square_sum", square_sum);
   kernels.add("clip_scale", clip_scale);
 }

@@ -52,7 +52,19 @@ void define_replica(OpRegistry& ops) {
       .random()
       .example({.inputs = {{DType::kF32, {3, 5}}, {DType::kF32, {15}}}, .attrs = Attrs::of(ReplicaAttrs{})})
       .example({.inputs = {{DType::kF16, {3, 5}}, {DType::kF16, {4}}}, .attrs = Attrs::of(ReplicaAttrs{4})});
-  // The executor hands it the shard of every replica.
+  // The executor hands the next two the shard, or the value, of every replica.
+  ops.define<ReplicaAttrs>("replica_sum")
+      .summary("The sum of a value over all replicas, in their order.")
+      .input("x", "f32 or f64")
+      .output("y", "x")
+      .infer([](const InferContext& c) -> std::vector<TensorType> {
+        c.check(c.in(0).dtype == DType::kF32 || c.in(0).dtype == DType::kF64, "takes f32 or f64, not {}.",
+                to_string(c.in(0)));
+        return {c.in(0)};
+      })
+      .random()
+      .example({.inputs = {{DType::kF64, {2}}}, .attrs = Attrs::of(ReplicaAttrs{})})
+      .example({.inputs = {{DType::kF32, {}}}, .attrs = Attrs::of(ReplicaAttrs{})});
   ops.define<ReplicaGatherAttrs>("replica_gather")
       .summary("The whole of a variable that each replica keeps a shard of.")
       .input("shard", "the replica's own, as replica_slice gives it")

@@ -51,12 +51,28 @@ void replica_gather(const KernelCall& call) {
   }
 }
 
+template <class T>
+void sum_over_replicas(const KernelCall& call) {
+  for (std::int64_t i = 0, n = call.out_type(0).numel(); i < n; ++i) {
+    T sum = 0;
+    for (std::int64_t replica = 0; replica < call.attrs<ReplicaAttrs>().replicas; ++replica) {
+      sum += call.in<T>(static_cast<std::size_t>(replica))[i];
+    }
+    call.out<T>(0)[i] = sum;
+  }
+}
+
+void replica_sum(const KernelCall& call) {
+  call.out_type(0).dtype == DType::kF64 ? sum_over_replicas<double>(call) : sum_over_replicas<float>(call);
+}
+
 }  // namespace
 
 void register_replica_ref(KernelRegistry& kernels) {
   kernels.add("replica_slice", replica_slice);
   kernels.add("replica_write", replica_write);
   kernels.add("replica_gather", replica_gather);
+  kernels.add("replica_sum", replica_sum);
 }
 
 }  // namespace aspen
