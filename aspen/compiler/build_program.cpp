@@ -53,6 +53,8 @@ std::unique_ptr<Kernel> make_kernel(const Op& op, std::int64_t rounding, const C
   }
 }
 
+bool spans_replicas(const Op& op) { return op.is("replica_gather") || op.is("replica_sum") || op.is("replica_add"); }
+
 class ProgramBuilder {
  public:
   ProgramBuilder(const Graph& graph, const CompileOptions& options, const Backend& backend)
@@ -141,11 +143,12 @@ class ProgramBuilder {
                         .inputs = std::move(call.inputs),
                         .outputs = std::move(call.outputs),
                         .workspace = call.workspace,
-                        .spans_replicas = call.op->is("replica_gather") || call.op->is("replica_sum")});
+                        .spans_replicas = spans_replicas(*call.op)});
       Instruction& made = result.back();
       if (call.is_copy) continue;
       made.is_backward = call.op->backward;
       made.updates_weight = is_update(*call.op);
+      if (made.spans_replicas) continue;
       for (const Value* input : call.op->inputs()) made.input_types.push_back(input ? input->type() : TensorType{});
       for (const Value* output : call.op->outputs()) made.output_types.push_back(output->type());
     }

@@ -1,5 +1,7 @@
 #include "aspen/runtime/bound_task.h"
 
+#include "aspen/runtime/task_order.h"
+
 namespace aspen {
 
 BoundTask::BoundTask(const Task& task, const std::vector<ReplicaMemory>& memories, std::size_t replica) : task_(&task) {
@@ -19,22 +21,29 @@ void BoundTask::bind(const std::vector<ReplicaMemory>& memories, std::size_t rep
   BoundInstruction& bound = instructions_.emplace_back();
   bound.instruction = &instruction;
   bound.calls_host = instruction.kernel->calls_host();
-  bound.inputs.resize(instruction.inputs.size());
+  // The first input stands for one of each replica: a variable, or a value in a lane with one slot.
+  const std::size_t more = instruction.spans_replicas ? memories.size() - 1 : 0;
+  bound.inputs.resize(instruction.inputs.size() + more);
   bound.outputs.resize(instruction.outputs.size());
   auto place = [&](const BufferRef& buffer, auto& pointer, auto& slot_operands) {
     BufferAddress address = memory.address(buffer);
     pointer = address.base;
     if (address.depth > 1) slot_operands.push_back({.place = &pointer, .address = address});
   };
-  for (std::size_t i = 0; i < bound.inputs.size(); ++i) place(instruction.inputs[i], bound.inputs[i], slot_inputs_);
-  if (instruction.spans_replicas) {  // of variables or of lanes with one slot, which stay where they are
-    bound.inputs.erase(bound.inputs.begin());
-    for (std::size_t other = memories.size(); other-- > 0;) {
-      bound.inputs.insert(bound.inputs.begin(), memories[other].address(instruction.inputs[0]).base);
-    }
+  for (std::size_t i = 0; i < instruction.inputs.size(); ++i) {
+    if (i > 0 || !instruction.spans_replicas) place(instruction.inputs[i], bound.inputs[i + more], slot_inputs_);
+  }
+  for (std::size_t other = 0; instruction.spans_replicas && other < memories.size(); ++other) {
+    bound.inputs[other] = memories[other].address(instruction.inputs[0]).base;
   }
   for (std::size_t i = 0; i < bound.outputs.size(); ++i) place(instruction.outputs[i], bound.outputs[i], slot_outputs_);
   if (instruction.workspace.bytes != 0) place(instruction.workspace, bound.workspace, slot_outputs_);
+}
+
+void BoundTask::number_turns(std::size_t before) {
+  for (BoundInstruction& bound : instructions_) {
+    if (is_in_turns(*bound.instruction)) bound.turn = ++before;
+  }
 }
 
 }  // namespace aspen

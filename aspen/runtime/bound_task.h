@@ -17,6 +17,7 @@ struct BoundInstruction {
   std::vector<void*> outputs;
   void* workspace = nullptr;
   bool calls_host = false;
+  std::size_t turn = 0;  // of an instruction that replicas run one after the other: 1 + its number among them
 };
 
 // An input of the program and where it goes, or an output and where it is taken from.
@@ -31,6 +32,8 @@ class BoundTask {
 
   const Task& task() const { return *task_; }
   const std::vector<BoundInstruction>& instructions() const { return instructions_; }
+  // Numbers the instructions that replicas run one after the other, beginning after `before` others.
+  void number_turns(std::size_t before);
   const std::vector<BoundCopy>& inputs() const { return inputs_; }
   const std::vector<BoundCopy>& outputs() const { return outputs_; }
 

@@ -32,6 +32,7 @@ Crew::Crew(const Program& program, std::size_t number, std::vector<std::vector<W
   auto is_reduced = [](const ProgramVariable& variable) { return variable.reduced; };
   bool any_reduced = std::any_of(program.variables.begin(), program.variables.end(), is_reduced);
   has_cycle_end_ = computes() && (!program.update.empty() || any_reduced);
+  has_turns_ = num_turns(program) > 0;
 }
 
 void Crew::set_thread(const WorkerThread& thread) {
@@ -65,14 +66,27 @@ void Crew::run(const RunPlan& plan) {
   for (std::int64_t cycle = 0; cycle < plan.cycles; ++cycle) {
     const std::int64_t first = cycle * plan.rounds, last = first + plan.rounds - 1;
     for_each_worker([&](Worker& worker) { worker.give_variables(first, last); });
-    for (const auto& worker_of : step_workers_) {
-      for (const TaskRun& next : (*plan.step_order)[number_]) {
-        worker_of[next.task]->run_step(next.task, first + next.round, now);
-        if (control_ == nullptr) ask_to_stop(plan, now);
-      }
-    }
+    run_steps(plan, first, now);
     if (has_cycle_end_) finish_cycle(plan, cycle, now);
     for_each_worker([&](Worker& worker) { worker.give_variables(last, last + 1); });
+  }
+}
+
+// Replicas that add to what all share go through the tasks side by side, the others one after the other.
+void Crew::run_steps(const RunPlan& plan, std::int64_t first, Clock::time_point& now) {
+  const auto run = [&](const std::vector<Worker*>& worker_of, const TaskRun& next) {
+    worker_of[next.task]->run_step(next.task, first + next.round, now);
+    if (control_ == nullptr) ask_to_stop(plan, now);
+  };
+  const std::vector<TaskRun>& order = (*plan.step_order)[number_];
+  if (has_turns_) {
+    for (const TaskRun& next : order) {
+      for (const auto& worker_of : step_workers_) run(worker_of, next);
+    }
+    return;
+  }
+  for (const auto& worker_of : step_workers_) {
+    for (const TaskRun& next : order) run(worker_of, next);
   }
 }
 

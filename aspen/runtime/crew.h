@@ -31,6 +31,7 @@ class Crew {
   using Clock = Worker::Clock;
 
   // `now` is moved on, as in Worker::run_step.
+  void run_steps(const RunPlan& plan, std::int64_t first, Clock::time_point& now);
   void finish_cycle(const RunPlan& plan, std::int64_t cycle, Clock::time_point& now);
   void meet_before_update();
   void ask_to_stop(const RunPlan& plan, Clock::time_point now);
@@ -48,6 +49,7 @@ class Crew {
   const std::vector<Reduction>& reductions_;
   std::chrono::microseconds patience_{0};
   bool has_cycle_end_ = false;
+  bool has_turns_ = false;  // see is_in_turns
 
   bool is_updating_ = false;
   Clock::time_point last_asked_;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "aspen/runtime/spin.h"
+#include "aspen/runtime/task_order.h"
 
 namespace aspen {
 
@@ -39,12 +40,14 @@ RunControl::RunControl(const Program& program, std::size_t num_computing, const 
     : num_step_tasks_(program.step.size()), num_update_tasks_(program.update.size()),
       num_devices_(program.devices.size()), steps_(program.replicas * num_step_tasks_),
       updates_(program.replicas * num_update_tasks_), refreshes_(program.replicas * num_devices_),
+      turns_(num_turns(program)),
       before_update_(num_computing, reductions.size(), [&reductions](std::size_t i) { run(reductions[i]); }) {}
 
 void RunControl::reset() {
   for (ProgressCounter& counter : steps_) counter.reset();
   for (ProgressCounter& counter : updates_) counter.reset();
   for (ProgressCounter& counter : refreshes_) counter.reset();
+  for (ProgressCounter& counter : turns_) counter.reset();
   before_update_.reset();
   steps_stopped_.store(false);
   updates_stopped_.store(false);
@@ -55,6 +58,7 @@ void RunControl::stop_steps(std::exception_ptr error) {
   keep_first(std::move(error));
   steps_stopped_.store(true);
   for (ProgressCounter& counter : steps_) counter.release();
+  for (ProgressCounter& counter : turns_) counter.release();
   before_update_.call_off();
 }
 

@@ -57,6 +57,8 @@ class RunControl {
   ProgressCounter& update(std::size_t replica, std::size_t task) {
     return updates_[replica * num_update_tasks_ + task];
   }
+  // Times that replicas have run an instruction of the steps which they run one after the other, by its number.
+  ProgressCounter& turns(std::size_t number) { return turns_[number]; }
   // Updates after which a device has copied what others wrote.
   ProgressCounter& refresh(std::size_t replica, std::size_t device) {
     return refreshes_[replica * num_devices_ + device];
@@ -81,7 +83,7 @@ class RunControl {
   void keep_first(std::exception_ptr error);
 
   std::size_t num_step_tasks_, num_update_tasks_, num_devices_;
-  std::vector<ProgressCounter> steps_, updates_, refreshes_;
+  std::vector<ProgressCounter> steps_, updates_, refreshes_, turns_;
   Rendezvous before_update_;
   std::atomic<bool> steps_stopped_{false}, updates_stopped_{false};
   std::mutex error_mutex_;

@@ -150,4 +150,14 @@ bool take_turns(const std::vector<Task>& tasks) {
   return comes_after(tasks, computing.front(), computing.back(), 1);
 }
 
+bool is_in_turns(const Instruction& instruction) { return instruction.op == "replica_add"; }
+
+std::size_t num_turns(const Program& program) {
+  std::size_t count = 0;
+  for (const Task& task : program.step) {
+    for (const Instruction& instruction : task.instructions) count += is_in_turns(instruction) ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace aspen

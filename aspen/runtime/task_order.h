@@ -32,4 +32,9 @@ TaskOrder order_tasks(const std::vector<Task>& tasks, std::size_t num_devices, s
 // bring values, comes after the one before it in the list, and the first of a round after the last of the round before.
 bool take_turns(const std::vector<Task>& tasks);
 
+// Whether replicas run an instruction one after the other: each adds to what all share.
+bool is_in_turns(const Instruction& instruction);
+// How many such instructions the steps of a program have.
+std::size_t num_turns(const Program& program);
+
 }  // namespace aspen

@@ -8,6 +8,7 @@
 
 #include "aspen/base/error.h"
 #include "aspen/runtime/float_check.h"
+#include "aspen/runtime/task_order.h"
 
 namespace aspen {
 namespace {
@@ -75,7 +76,11 @@ Worker::Section Worker::bind(const std::vector<Task>& tasks, const std::vector<R
       return !shares_thread(replica_, other.device) && std::any_of(other.waits.begin(), other.waits.end(), is_for_task);
     });
   };
+  std::size_t turns_before = 0;
   for (std::size_t t = 0; t < tasks.size(); ++t) {
+    std::size_t first_turn = turns_before;
+    turns_before += static_cast<std::size_t>(
+        std::count_if(tasks[t].instructions.begin(), tasks[t].instructions.end(), is_in_turns));
     if (tasks[t].device != device_) continue;
     section.own_index[t] = section.tasks.size();
     OwnTask& own = section.tasks.emplace_back(OwnTask{.bound = BoundTask(tasks[t], memories, replica_)});
@@ -84,6 +89,7 @@ Worker::Section Worker::bind(const std::vector<Task>& tasks, const std::vector<R
       for (const std::size_t input : unread_inputs(program_)) own.arrivals.push_back({.input = input});
     }
     if (control_ == nullptr) continue;
+    own.bound.number_turns(first_turn);
     for (const Wait& wait : tasks[t].waits) {
       for (std::size_t replica = 0; replica < program_.replicas; ++replica) {
         if (replica != replica_ && !wait.in_all_replicas) continue;
@@ -232,7 +238,9 @@ void Worker::run_instructions(const BoundTask& task, std::size_t number, std::in
       current = &bound;
       KernelArgs args{
           .inputs = bound.inputs, .outputs = bound.outputs, .workspace = bound.workspace, .step = &context_};
-      if (program_.checks_floats) {
+      if (bound.turn != 0) {
+        run_in_turn(bound, args, micro_batch);
+      } else if (program_.checks_floats) {
         run_checked(bound, args);
       } else if (is_watched) {
         run_watched(bound, args,
@@ -258,6 +266,16 @@ void Worker::run_watched(const BoundInstruction& bound, const KernelArgs& args,
   if (bound.instruction->updates_weight) plan_->watch->before_update(bound, place);
   run_on_host(bound, args);
   plan_->watch->after(bound, place);
+}
+
+// The first replica of a micro-batch follows the last one of the micro-batch before it.
+void Worker::run_in_turn(const BoundInstruction& bound, const KernelArgs& args, std::int64_t micro_batch) const {
+  ProgressCounter& turns = control_->turns(bound.turn - 1);
+  const std::int64_t before =
+      micro_batch * static_cast<std::int64_t>(program_.replicas) + static_cast<std::int64_t>(replica_);
+  turns.wait(before, control_->steps_stopped(), thread_.patience);
+  bound.instruction->kernel->run(args);
+  turns.set(before + 1);
 }
 
 void Worker::run_checked(const BoundInstruction& bound, const KernelArgs& args) const {

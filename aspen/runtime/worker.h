@@ -114,6 +114,7 @@ class Worker {
   void copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock::time_point& now);
   // number: of the task in the program.
   void run_instructions(const BoundTask& task, std::size_t number, std::int64_t micro_batch, bool is_update) const;
+  void run_in_turn(const BoundInstruction& bound, const KernelArgs& args, std::int64_t micro_batch) const;
   void run_watched(const BoundInstruction& bound, const KernelArgs& args, const OverflowWatch::Place& place) const;
   void run_checked(const BoundInstruction& bound, const KernelArgs& args) const;
   void run_on_host(const BoundInstruction& bound, const KernelArgs& args) const;

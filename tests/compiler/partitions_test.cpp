@@ -248,6 +248,34 @@ TEST_F(Partitions, ReplicasThatShardTheirWeightsTrainToTheBitsOfThoseThatDoNot) 
   }
 }
 
+// One sum for all replicas is added up in another order than one for each; with one micro-batch per update it is the
+// same.
+TEST_F(Partitions, ReplicasThatShardTheirSumsTrainLikeThoseThatDoNot) {
+  for (std::uint32_t round = 0; round < 40; ++round) {
+    std::size_t num_layers = 2 + pick(5);
+    std::int64_t num_stages = 1 + pick(2);
+    Way whole = random_way(num_layers, num_stages);
+    whole.options.gradient_accumulation = 2 * num_stages - 1 + pick(2);
+    whole.options.replicas = 2 + pick(3);
+    whole.optimizer = std::array{"adam", "sgd", "lamb"}[pick(3)];
+    Way sharded = whole;
+    sharded.options.locations.accumulators.sharded = true;
+    sharded.options.locations.accumulators.min_shard_elements = 1 + pick(36);
+    sharded.options.locations.weights.sharded = pick(2) == 0;
+    sharded.options.locations.weights.min_shard_elements = 1 + pick(36);
+    Outcome found = train(round, sharded), expected = train(round, whole);
+    if (whole.options.gradient_accumulation == 1) {
+      ASSERT_EQ(found, expected) << "round " << round;
+    }
+    for (const auto& [name, values] : expected.variables) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        ASSERT_NEAR(found.variables.at(name)[i], values[i], 2e-4) << "round " << round << ", " << name;
+      }
+    }
+    ASSERT_EQ(found, train(round, sharded)) << "round " << round << " again";
+  }
+}
+
 TEST_F(Partitions, AReplicaKeepsItsShardOfTheWeightsAlone) {
   auto weight_bytes = [](bool is_sharded) {
     RandomNetwork network(1, std::vector<Placement>(4));

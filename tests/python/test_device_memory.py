@@ -267,6 +267,24 @@ def test_replicas_share_the_weights(replicas):
         assert after["planned"] < before["planned"]  # what is gathered of a weight is there while it is in use
 
 
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_replicas_share_the_sums_of_gradients(replicas):
+    least = 100  # fewer elements stay whole: the biases
+
+    def share(options):
+        settings = poptorch.TensorLocationSettings().useReplicatedTensorSharding()
+        options.TensorLocations.setAccumulatorLocation(settings.minElementsForReplicatedTensorSharding(least))
+        options.replicationFactor(replicas)
+
+    whole = memory(on_one_device, lambda options: options.replicationFactor(replicas))
+    rest = memory(on_one_device, share)
+    weights = [a * b for a, b in zip(SIZES, SIZES[1:])]
+    kept = 3 * sum(bytes_of(weight) for weight in weights)  # with two moments
+    kept_by_a_replica = 3 * sum(bytes_of(-(-weight // replicas)) for weight in weights)
+    for before, after in zip(whole, rest, strict=True):
+        assert before["variables"] - after["variables"] == kept - kept_by_a_replica
+
+
 # -- constants ------------------------------------------------------------------------------------------------------
 def test_accumulators_are_cleared_without_a_copy_of_zeros():
     smallest_weight = min(weight for weight, _ in PARAMETERS)

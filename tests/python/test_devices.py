@@ -136,6 +136,23 @@ def test_sharded_state_and_weights_of_replicas(off_device, location, kind):
             assert torch.equal(state["ipu_state"][name], tensor), name  # whole tensors, in both
 
 
+@pytest.mark.parametrize("kind", ["SGD", "AdamW", "LAMB"])
+def test_sharded_sums_of_replicas(kind):
+    """They are added up in another order, and in the same one in every run."""
+    inputs = batch(D * 18 * B)
+    whole = accumulating(poptorch.PipelinedExecution()).replicationFactor(2)
+    sharded = whole.clone()
+    settings = poptorch.TensorLocationSettings().useReplicatedTensorSharding().minElementsForReplicatedTensorSharding(2)
+    sharded.TensorLocations.setAccumulatorLocation(settings)
+    (_, expected), (state, weights), (_, again) = (
+        state_and_weights(options.clone(), inputs, kind=kind) for options in (whole, sharded, sharded))
+    for found, meant, repeated in zip(weights, expected, again, strict=True):
+        torch.testing.assert_close(found, meant, rtol=1e-5, atol=1e-6)
+        assert torch.equal(found, repeated)
+    sums = {name: tensor.shape for name, tensor in state["ipu_state"].items() if name.startswith("Accum___")}
+    assert sums == {f"Accum___{name}": p.shape for name, p in Layers(SIZES).named_parameters()}  # whole tensors
+
+
 # -- inference ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("strategy", [poptorch.ShardedExecution, poptorch.PipelinedExecution])
 def test_inference(strategy):

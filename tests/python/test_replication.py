@@ -264,8 +264,10 @@ def learnt_in_groups(strategy, weight_kind, input_kind, off_device):
         options.inputReplicaGrouping(2, input_kind)
     if off_device:
         place = poptorch.TensorLocationSettings().useOnChipStorage(False).useReplicatedTensorSharding()
-        for kind in ("Weight", "Optimizer", "Accumulator", "Activation"):
+        for kind in ("Weight", "Optimizer", "Activation"):
             getattr(options.TensorLocations, f"set{kind}Location")(place.minElementsForReplicatedTensorSharding(2))
+        # Not sharded: that adds up the gradients of replicas in another order.
+        options.TensorLocations.setAccumulatorLocation(poptorch.TensorLocationSettings().useOnChipStorage(False))
     model = Grouped()
     executor = poptorch.trainingModel(model, options, poptorch.optim.AdamW(model.parameters(), lr=0.01))
     executor.w.replicaGrouping(weight_kind, 2, ONE)

@@ -88,11 +88,13 @@ class ThroughFloatKernel final : public Kernel {
 };
 
 bool takes_bfloat16(std::string_view op) {
-  constexpr std::string_view kOps[] = {
-      "cast",  "constant", "reshape",       "transpose",     "broadcast", "reverse",       "slice", "slice_update",
-      "pad",   "concat",   "take",          "gather",        "select",    "send",          "store", "load",
-      "print", "nop",      "replica_slice", "replica_write", "assign",    "sgd",           "adam",  "rmsprop",
-      "lamb",  "full",     "host_call",     "square_sum",    "iota",      "random_uniform"};
+  constexpr std::string_view kOps[] = {"cast",      "constant",      "reshape",       "transpose",     "broadcast",
+                                       "reverse",   "slice",         "slice_update",  "pad",           "concat",
+                                       "take",      "gather",        "select",        "send",          "store",
+                                       "load",      "print",         "nop",           "assign",        "full",
+                                       "host_call", "replica_slice", "replica_write", "replica_add",   "replica_gather",
+                                       "sgd",       "adam",          "rmsprop",       "lamb",          "lamb_norms",
+                                       "lamb_step", "square_sum",    "iota",          "random_uniform"};
   return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 

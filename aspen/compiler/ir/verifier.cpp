@@ -117,7 +117,8 @@ class Verifier {
     if (gradient->id() >= graph_.num_values() || known_[gradient->id()] != gradient) {
       throw InternalError("the gradient of variable \"{}\" is not defined in graph {}", variable.name, graph_.name());
     }
-    if (gradient->shape() != variable.value->shape() || !is_floating(gradient->dtype())) {
+    bool is_shard = gradient->rank() == 1 && gradient->type().numel() < variable.value->type().numel();
+    if ((gradient->shape() != variable.value->shape() && !is_shard) || !is_floating(gradient->dtype())) {
       throw InternalError("the gradient of variable \"{}\" is {}; the variable is {}", variable.name,
                           to_string(gradient->type()), to_string(variable.value->type()));
     }

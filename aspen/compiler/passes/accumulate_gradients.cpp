@@ -1,9 +1,12 @@
 #include "aspen/compiler/passes/accumulate_gradients.h"
 
+#include <cmath>
+
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/compiler/placement/stages.h"
 #include "aspen/ops/build.h"
+#include "aspen/ops/replica/replica.h"
 
 namespace aspen {
 namespace {
@@ -25,10 +28,12 @@ class GradientAccumulator {
     DType dtype = accumulator_type(gradient->dtype());
     Variable* variable =
         graph_.add_variable("Accum___" + parameter.name, VariableKind::kAccumulator, {dtype, gradient->shape()});
-    variable->reduced = options_.replicas > 1;
     variable->grouping = parameter.grouping;
+    bool is_sharded = is_sharded_sum(parameter, options_);
+    variable->reduced = options_.replicas > 1 && !is_sharded;
+    if (is_sharded) graph_.shard(*variable, options_.replicas);
     Value* sum = variable->value.get();
-    bool has_one = options_.gradient_accumulation == 1;
+    bool has_one = options_.gradient_accumulation == 1 && !is_sharded;
 
     b_.like(home_of(parameter));
     b_.no_grad = false;
@@ -38,7 +43,11 @@ class GradientAccumulator {
     Value* contribution = dtype == DType::kF16 ? gradient : build::cast(b_, gradient, dtype);
     if (options_.running_mean) contribution = mean_of(contribution);
     contribution = build::cast(b_, contribution, dtype);
-    b_.emit("assign", {sum, has_one ? contribution : build::add(b_, sum, contribution)});
+    if (is_sharded) {
+      b_.emit("replica_add", {sum, contribution}, ReplicaAttrs{static_cast<std::int64_t>(options_.replicas)});
+    } else {
+      b_.emit("assign", {sum, has_one ? contribution : build::add(b_, sum, contribution)});
+    }
 
     b_.section = Section::kUpdate;
     b_.backward = false;
@@ -68,6 +77,19 @@ class GradientAccumulator {
 
 void accumulate_gradients(Graph& graph, const PassContext& context) {
   if (has_update_section(graph, context.options)) GradientAccumulator(graph, context.options).run();
+}
+
+bool needs_whole_sums(const CompileOptions& options) {
+  return std::isfinite(options.optimizer.max_grad_norm) || options.automatic_loss_scaling ||
+         options.stochastic_rounding;
+}
+
+bool is_sharded_sum(const Variable& parameter, const CompileOptions& options) {
+  const TensorLocation& location = options.locations.accumulators;
+  const DType dtype = parameter.value->dtype();
+  return location.sharded && options.replicas > 1 && !needs_whole_sums(options) &&
+         (dtype == DType::kF32 || dtype == DType::kF16) && parameter.grouping.kind == ReplicaGrouping::Kind::kAll &&
+         parameter.value->type().numel() >= location.min_shard_elements;
 }
 
 bool has_update_section(const Graph& graph, const CompileOptions& options) {

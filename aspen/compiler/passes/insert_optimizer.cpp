@@ -200,7 +200,7 @@ class OptimizerInserter {
     Value* steps_before = step != nullptr ? step->value.get() : build::scalar(b_, DType::kF32, 0);
     std::vector<Value*> inputs{whole, parameter.gradient(), settings_[group]->value.get(), steps_before};
     if (is_sharded && spec_.kind != "lamb") {
-      for (std::size_t i : {0, 1}) inputs[i] = b_.make("replica_slice", {inputs[i]}, replica_attrs());
+      for (std::size_t i : {0, 1}) inputs[i] = sliced(inputs[i], parameter);
     }
     std::vector<Variable*> states;
     for (const State& state : kind.states) {
@@ -208,7 +208,7 @@ class OptimizerInserter {
       states.push_back(add_state(std::move(name), state, parameter, is_sharded));
       inputs.push_back(states.back()->value.get());
     }
-    Op* op = is_sharded && spec_.kind == "lamb" ? emit_sharded_lamb(inputs, parameter.value->type().numel())
+    Op* op = is_sharded && spec_.kind == "lamb" ? emit_sharded_lamb(inputs, parameter)
                                                 : b_.emit(kind.op, std::move(inputs), kind.attrs);
     Value* updated = unless_overflow(op->output(), op->input(0));
     if (is_sharded) updated = b_.make("replica_write", {whole, updated}, replica_attrs());
@@ -229,20 +229,27 @@ class OptimizerInserter {
 
   // LAMB needs norms of whole tensors: each replica finds its part of them, and goes on when all have done so. What it
   // takes of the weight and the gradient it takes twice, so that nothing of their size is kept in between.
-  Op* emit_sharded_lamb(std::vector<Value*> inputs, std::int64_t numel) {
+  Op* emit_sharded_lamb(std::vector<Value*> inputs, const Variable& parameter) {
     Value *weight = inputs[0], *gradient = inputs[1];
-    auto take = [&] { inputs[0] = own_part(weight), inputs[1] = own_part(gradient); };
+    auto take = [&] { inputs[0] = own_part(weight, parameter), inputs[1] = own_part(gradient, parameter); };
     take();
-    LambNormsAttrs attrs{
-        .bias_correction = spec_.bias_correction, .numel = numel, .replicas = replica_attrs().replicas};
+    LambNormsAttrs attrs{.bias_correction = spec_.bias_correction,
+                         .numel = parameter.value->type().numel(),
+                         .replicas = replica_attrs().replicas};
     Value* norms = b_.make("replica_sum", {b_.make("lamb_norms", inputs, attrs)}, replica_attrs());
     take();
     inputs.push_back(norms);
     return b_.emit("lamb_step", std::move(inputs), LambAttrs{.bias_correction = spec_.bias_correction});
   }
 
-  // The replica's own shard of a value, computed from shards as far as that goes.
-  Value* own_part(Value* value) {
+  // The replica's own shard of a value, which may be one already: a sum of gradients.
+  Value* sliced(Value* value, const Variable& parameter) {
+    bool is_whole = value->shape() == parameter.value->shape();
+    return is_whole ? b_.make("replica_slice", {value}, replica_attrs()) : value;
+  }
+
+  // The same, computed from shards as far as that goes.
+  Value* own_part(Value* value, const Variable& parameter) {
     Op* op = value->producer();
     bool is_local = op != nullptr && op->section == section_ && op->def().is_pointwise() && op->num_outputs() == 1;
     std::int64_t numel = value->type().numel();
@@ -250,10 +257,10 @@ class OptimizerInserter {
       std::int64_t count = op->input(i)->type().numel();
       is_local = count == 1 || count == numel;
     }
-    if (!is_local || numel == 1) return b_.make("replica_slice", {value}, replica_attrs());
+    if (!is_local || numel == 1) return sliced(value, parameter);
     std::vector<Value*> inputs = op->inputs();
     for (Value*& input : inputs) {
-      if (input->type().numel() == numel) input = own_part(input);
+      if (input->type().numel() == numel) input = own_part(input, parameter);
     }
     return b_.emit(op->name(), std::move(inputs), op->attrs())->output();
   }
@@ -267,7 +274,7 @@ class OptimizerInserter {
   ReplicaAttrs replica_attrs() const { return {.replicas = static_cast<std::int64_t>(options_.replicas)}; }
 
   bool has_sharded_state(const Variable& parameter) const {
-    if (is_sharded_weight(graph_, parameter, options_)) return true;
+    if (is_sharded_weight(graph_, parameter, options_) || is_sharded_sum(parameter, options_)) return true;
     const TensorLocation& location = options_.locations.optimizer_state;
     return location.sharded && options_.replicas > 1 && parameter.grouping.kind == ReplicaGrouping::Kind::kAll &&
            parameter.value->type().numel() >= location.min_shard_elements;
@@ -275,10 +282,10 @@ class OptimizerInserter {
 
   void warn_of_what_stays_whole() const {
     if (options_.replicas == 1) return;
-    if (options_.locations.accumulators.sharded) {
+    if (options_.locations.accumulators.sharded && needs_whole_sums(options_)) {
       log::warn(
-          "sums of gradients are not sharded over the replicas: each replica adds up its own and keeps them whole. "
-          "Results are the same.");
+          "sums of gradients are not sharded over the replicas, as max_grad_norm, automatic loss scaling and "
+          "stochastic rounding need them whole. Results are the same.");
     }
   }
 

@@ -51,7 +51,8 @@ class TransferInserter {
 
   // What the variable held when the section began.
   Value* contents(Variable& variable, Op& reader) {
-    if (reader.is("replica_gather")) return variable.value.get();  // it fetches the shards from wherever they are
+    // They find the shards wherever they are.
+    if (reader.is("replica_gather") || reader.is("replica_add")) return variable.value.get();
     auto found = assigns_.find({reader.section, &variable});
     if (found == assigns_.end() || !is_overwritten(*found->second, reader)) {
       return variable.off_device ? loaded(variable.value.get(), reader) : variable.value.get();
@@ -216,7 +217,7 @@ class TransferCheck {
   }
 
   std::string check(const Variable& variable, const Op& reader) const {
-    if (reader.is("replica_gather")) return "";
+    if (reader.is("replica_gather") || reader.is("replica_add")) return "";
     if (variable.off_device != reader.is("load")) {
       return fmt::format("variable \"{}\", which is {} the device", variable.name, variable.off_device ? "off" : "on");
     }

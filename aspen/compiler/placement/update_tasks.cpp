@@ -20,7 +20,8 @@ class UpdateTasks {
     bool has_update = false;
     for (const auto& op : graph_.ops()) {
       if (op->section != Section::kUpdate) {
-        if (op->is("assign")) home_.emplace(op->input(0)->variable(), graph_.tasks[op->task].device);
+        bool writes = op->is("assign") || op->is("replica_add");
+        if (writes) home_.emplace(op->input(0)->variable(), graph_.tasks[op->task].device);
         continue;
       }
       has_update = true;

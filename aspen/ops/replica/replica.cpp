@@ -52,7 +52,19 @@ void define_replica(OpRegistry& ops) {
       .random()
       .example({.inputs = {{DType::kF32, {3, 5}}, {DType::kF32, {15}}}, .attrs = Attrs::of(ReplicaAttrs{})})
       .example({.inputs = {{DType::kF16, {3, 5}}, {DType::kF16, {4}}}, .attrs = Attrs::of(ReplicaAttrs{4})});
-  // The executor hands the next two the shard, or the value, of every replica.
+  // The executor hands the next three the shard, or the value, of every replica.
+  ops.define<ReplicaAttrs>("replica_add")
+      .summary("Adds x to a variable that each replica keeps a shard of, after the replicas before it have done so.")
+      .input("shard", "the replica's own")
+      .input("x", "type of the shard, any shape: what the replica contributes to the whole")
+      .infer([](const InferContext& c) -> std::vector<TensorType> {
+        std::int64_t replicas = c.attrs<ReplicaAttrs>().replicas;
+        TensorType shard{c.in(1).dtype, {shard_elements(c.in(1).numel(), static_cast<std::size_t>(replicas))}};
+        c.check(c.in(0) == shard, "a shard of {} is {}, not {}.", to_string(c.in(1)), to_string(shard),
+                to_string(c.in(0)));
+        return {};
+      })
+      .impure();
   ops.define<ReplicaAttrs>("replica_sum")
       .summary("The sum of a value over all replicas, in their order.")
       .input("x", "f32 or f64")

@@ -51,6 +51,28 @@ void replica_gather(const KernelCall& call) {
   }
 }
 
+// Inputs are the shard of each replica, which are written to, and the contribution.
+template <class T>
+void add_to_shards(const KernelCall& call) {
+  auto replicas = static_cast<std::size_t>(call.attrs<ReplicaAttrs>().replicas);
+  const T* x = call.in<T>(replicas);
+  for (std::size_t replica = 0; replica < replicas; ++replica) {
+    auto [first, last] = shard_of(call.in_type(1).numel(), replica, replicas);
+    T* shard = const_cast<T*>(call.in<T>(replica));
+    for (std::int64_t i = first; i < last; ++i) {
+      shard[i - first] = static_cast<T>(static_cast<float>(shard[i - first]) + static_cast<float>(x[i]));
+    }
+  }
+}
+
+void replica_add(const KernelCall& call) {
+  switch (call.in_type(0).dtype) {
+    case DType::kF16: return add_to_shards<Half>(call);
+    case DType::kBF16: return add_to_shards<BFloat16>(call);
+    default: return add_to_shards<float>(call);
+  }
+}
+
 template <class T>
 void sum_over_replicas(const KernelCall& call) {
   for (std::int64_t i = 0, n = call.out_type(0).numel(); i < n; ++i) {
@@ -73,6 +95,7 @@ void register_replica_ref(KernelRegistry& kernels) {
   kernels.add("replica_write", replica_write);
   kernels.add("replica_gather", replica_gather);
   kernels.add("replica_sum", replica_sum);
+  kernels.add("replica_add", replica_add);
 }
 
 }  // namespace aspen
