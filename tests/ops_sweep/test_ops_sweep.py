@@ -55,12 +55,12 @@ def test_a_wrong_gradient_is_found():
 def test_half_is_held_to_the_rounding_of_its_steps():
     """Differences of large numbers, which half has lost; another result that far away is wrong."""
     one = trial_of("sub", trial.INPUT, torch.float16)
-    one.function = lambda x, *_, **__: (x * 300 + x) - x * 300
+    one.function = lambda x, *_, **__: (x * 2000 + x) - x * 2000
     eager, halved = trial.Eager(one, torch.float32), trial.Eager(one, halved=0)
     error = (halved.results[0] - eager.results[0]).abs().max()
     assert error > 0.01
     assert judge.failure_of(one, eager, halved.results, [], True) is None
-    off = [(eager.results[0] + 4 * error).half()]
+    off = [(eager.results[0] + 8 * error).half()]
     assert judge.failure_of(one, eager, off, [], True).status == trial.WRONG_VALUE
 
 

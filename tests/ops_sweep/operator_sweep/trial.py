@@ -162,8 +162,10 @@ class Eager:
         before = torch.get_default_dtype()
         torch.set_default_dtype(dtype if dtype == torch.float64 else before)
         try:
-            with random_numbers(seed), Halved(halved) if halved is not None else contextlib.nullcontext():
+            with random_numbers(seed) as seeds, Halved(halved) if halved is not None else contextlib.nullcontext():
+                state = torch.get_rng_state()
                 results, total = trial.compute(tensors, self.parameters, dtype=dtype)
+                self.draws = bool(seeds) or not torch.equal(state, torch.get_rng_state())
                 self.has_gradient = total is not None and total.requires_grad
                 if self.has_gradient:
                     total.backward()
@@ -178,10 +180,15 @@ class Eager:
 @contextlib.contextmanager
 def random_numbers(seed):
     """Those of another seed. Some operators of the database set one themselves: then theirs is another, too."""
-    real = torch.manual_seed
-    torch.manual_seed = lambda given: real(given + seed)
+    real, seeds = torch.manual_seed, []
+
+    def other(given):
+        seeds.append(given)
+        return real(given + seed)
+
+    torch.manual_seed = other
     try:
-        torch.manual_seed(1)
-        yield
+        real(1 + seed)
+        yield seeds
     finally:
         torch.manual_seed = real
