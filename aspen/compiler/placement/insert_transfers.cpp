@@ -45,6 +45,9 @@ class TransferInserter {
     if (producer->task == reader.task && !is_away(value, *producer, reader)) return value;
     if (producer->def().is_alias() && can_remake(*producer, reader)) return remade(*producer, reader);
     if (producer->is("load") && is_within_reach(producer->input(0), reader)) return loaded(producer->input(0), reader);
+    // What was sent to the next phase is stored for later ones by the task that has made it.
+    bool is_sent = producer->is("send") && producer->input(0)->producer() != nullptr;
+    if (is_sent && is_stored(*value, *producer, reader)) return arrival(producer->input(0), reader);
     if (is_stored(*value, *producer, reader)) return loaded(transferred<StoreAttrs>("store", value, reader), reader);
     return is_within_reach(value, reader) ? value : transferred<SendAttrs>("send", value, reader);
   }
