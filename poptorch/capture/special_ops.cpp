@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "poptorch/capture/boxed_op.h"
 #include "poptorch/capture/dispatch.h"
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_call.h"
@@ -124,9 +125,22 @@ Lowered lower_tensor_split(Recorder& recorder, const OperatorHandle& op, Stack& 
 Lowered lower_attention(Recorder&, const OperatorHandle&, Stack& arguments) {
   static const auto formula =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::_scaled_dot_product_attention_math", "");
+  // Half and bfloat16 are rounded once, at the end.
+  const at::ScalarType type = arguments[0].toTensor().scalar_type();
+  const bool is_narrow = is_narrow_float(type);
+  const auto converted = [](const IValue& value, at::ScalarType from, at::ScalarType to) {
+    return map_tensors(value,
+                       [&](const at::Tensor& t) { return t.defined() && t.scalar_type() == from ? t.to(to) : t; });
+  };
   Stack results = arguments;
   CaptureScope capture;
+  if (is_narrow) {
+    for (IValue& argument : results) argument = converted(argument, type, at::kFloat);
+  }
   formula.callBoxed(&results);
+  if (is_narrow) {
+    for (IValue& result : results) result = converted(result, at::kFloat, type);
+  }
   return results;
 }
 
