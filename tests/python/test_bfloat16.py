@@ -327,7 +327,8 @@ def test_gradients_are_accumulated_in_float32():
         model.m0.weight.zero_()
     options = quiet()
     options.Training.gradientAccumulation(258).accumulationAndReplicationReductionType(poptorch.ReductionType.Sum)
-    executor = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=1.0))
+    optimizer = poptorch.optim.SGD(model.parameters(), lr=1.0, use_combined_accum=False)
+    executor = poptorch.trainingModel(model, options, optimizer)
     executor(torch.tensor([256.0] + [1.0] * 257).reshape(-1, 1).bfloat16())
     executor.copyWeightsToHost()
     assert model.m0.weight.item() == -512  # 513, rounded once
