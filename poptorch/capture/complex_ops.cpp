@@ -141,7 +141,17 @@ const std::set<std::string>& bilinear_ops() {
   return names;
 }
 
+// mul.Scalar(Tensor self, Scalar other)
+Lowered by_number(const at::Tensor& z, const IValue& other) {
+  const at::Tensor a = real_part(z), b = imaginary_part(z);
+  const c10::Scalar number = other.toScalar();
+  if (!number.isComplex()) return Stack{joined(a * number, b * number)};
+  const double c = number.toComplexDouble().real(), d = number.toComplexDouble().imag();
+  return Stack{joined(a * c - b * d, a * d + b * c)};
+}
+
 Lowered by_bilinearity(const OperatorHandle& op, const Stack& arguments) {
+  if (full_name(op) == "aten::mul.Scalar") return by_number(arguments[0].toTensor(), arguments[1]);
   if (arguments.size() != 2 || !arguments[0].isTensor() || !arguments[1].isTensor()) return std::nullopt;
   const at::Tensor x = arguments[0].toTensor(), y = arguments[1].toTensor();
   const auto type = c10::toRealValueType(at::result_type(x, y));
@@ -173,8 +183,13 @@ at::Tensor complex_exp(const at::Tensor& z) {
 }
 at::Tensor complex_sigmoid(const at::Tensor& z) { return complex_reciprocal(complex_exp(-z) + 1); }
 
-// div.Tensor(Tensor self, Tensor other)
+// div.Tensor(Tensor self, Tensor other), div.Scalar(Tensor self, Scalar other)
 Lowered lower_div(const OperatorHandle& op, const Stack& arguments) {
+  if (full_name(op) == "aten::div.Scalar" && !arguments[1].isComplexDouble()) {
+    const at::Tensor z = arguments[0].toTensor();
+    const c10::Scalar number = arguments[1].toScalar();
+    return Stack{joined(real_part(z) / number, imaginary_part(z) / number)};
+  }
   if (full_name(op) != "aten::div.Tensor") return std::nullopt;
   const at::Tensor x = arguments[0].toTensor(), y = arguments[1].toTensor();
   const auto type = c10::toRealValueType(at::result_type(x, y));

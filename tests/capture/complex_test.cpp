@@ -13,7 +13,9 @@ TEST(Complex, FourierTransformsStayOnTheDevice) {
   expect_on_device(
       [](const Tensors& in) -> Tensors {
         const auto spectrum = torch::fft_rfft(in[0]);
-        return {torch::view_as_real(spectrum), torch::fft_irfft(spectrum * 2), spectrum.abs()};
+        const auto turned = spectrum * c10::complex<double>(0.5, -1) / 3;
+        return {torch::view_as_real(spectrum), torch::fft_irfft(spectrum * 2), spectrum.abs(),
+                torch::view_as_real(turned)};
       },
       {torch::arange(12, torch::kFloat).view({2, 6}).sin()});
 }

@@ -15,6 +15,7 @@ inline constexpr NoExample kNoExamples[] = {
     {"custom_gradient", "its gradient is a function of the front end, which an example cannot name"},
     {"gradient_hook", "has no output: what it does shows only in a graph that is differentiated"},
     {"host_call", "runs a function of the front end, which an example cannot name"},
+    {"replica_add", "has no output: what it does shows only in a program with variables"},
 };
 
 // Floating inputs and outputs a gradient rule leaves out on purpose.

@@ -99,11 +99,12 @@ inline std::vector<Buffer> run_kernel(const Backend& backend, const KernelReques
   return results;
 }
 
-// Fills floats from [low, high), integers and bools from [0, top).
-inline Buffer random_buffer(const TensorType& type, std::mt19937& random, double low, double high, int top) {
+// Fills floats from [low, high), integers and bools from [bottom, top).
+inline Buffer random_buffer(const TensorType& type, std::mt19937& random, double low, double high, int top,
+                            int bottom = 0) {
   Buffer buffer(type.bytes());
   std::uniform_real_distribution<double> real(low, high);
-  std::uniform_int_distribution<int> whole(0, top - 1);
+  std::uniform_int_distribution<int> whole(bottom, top - 1);
   dispatch_stored(type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (std::int64_t i = 0; i < type.numel(); ++i) {
@@ -134,7 +135,7 @@ inline void expect_close(const TensorType& type, const Buffer& expected, const B
 struct CompareOptions {
   double tolerance = 2e-6;
   double low = -1, high = 1;
-  int top = 2;
+  int top = 2, bottom = 0;
   bool on_reference = false;  // the cpu backend is expected to fall back
 };
 
@@ -150,7 +151,7 @@ inline void compare(const std::string& op, const Attrs& attrs, const InputTypes&
   std::vector<Buffer> buffers;
   std::vector<const void*> pointers;
   for (const auto& type : inputs) {
-    if (type) buffers.push_back(random_buffer(*type, random, options.low, options.high, options.top));
+    if (type) buffers.push_back(random_buffer(*type, random, options.low, options.high, options.top, options.bottom));
     pointers.push_back(type ? buffers.back().get() : nullptr);
   }
   StepContext step{.seed = 42, .step = 3, .replica = 0};

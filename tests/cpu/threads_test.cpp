@@ -48,7 +48,8 @@ Inputs make_inputs(const KernelRequest& request, const CompareOptions& options, 
   Inputs inputs;
   for (const KernelInput& input : request.inputs) {
     if (input.present) {
-      inputs.buffers.push_back(random_buffer(input.type, random, options.low, options.high, options.top));
+      inputs.buffers.push_back(
+          random_buffer(input.type, random, options.low, options.high, options.top, options.bottom));
     }
     inputs.pointers.push_back(input.present ? inputs.buffers.back().get() : nullptr);
   }
@@ -100,7 +101,10 @@ TEST(Threads, EveryExampleHasTheSameBits) {
     if (op->is_alias() || op->is_impure()) continue;  // no kernel of ours
     for (const Example& example : op->examples()) {
       KernelRequest request = request_of(op->name(), example.attrs, {example.inputs.begin(), example.inputs.end()});
-      ASSERT_NO_THROW(check_teams(request, {.low = example.low, .high = example.high, .top = 2})) << op->name();
+      CompareOptions range{.low = example.low, .high = example.high};
+      range.bottom = static_cast<int>(example.int_low);
+      range.top = static_cast<int>(example.int_high);
+      ASSERT_NO_THROW(check_teams(request, range)) << op->name();
     }
   }
 }

@@ -117,7 +117,9 @@ class Verifier {
     if (gradient->id() >= graph_.num_values() || known_[gradient->id()] != gradient) {
       throw InternalError("the gradient of variable \"{}\" is not defined in graph {}", variable.name, graph_.name());
     }
-    bool is_shard = gradient->rank() == 1 && gradient->type().numel() < variable.value->type().numel();
+    const Variable* sum = graph_.find_variable("Accum___" + variable.name);
+    bool is_shard = sum != nullptr && sum->sharded && sum->numel == variable.value->type().numel() &&
+                    gradient->shape() == sum->value->shape();
     if ((gradient->shape() != variable.value->shape() && !is_shard) || !is_floating(gradient->dtype())) {
       throw InternalError("the gradient of variable \"{}\" is {}; the variable is {}", variable.name,
                           to_string(gradient->type()), to_string(variable.value->type()));
