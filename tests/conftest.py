@@ -25,6 +25,26 @@ def limit_of(item):
     return float(item.config.getini("timeout") if given is None else given)
 
 
+# Folders whose tests take long. pytest-xdist deals tests out in the order of the list, at first in large pieces: the
+# files of these folders are spread over the first part of it, so that no process is left with all of them at the end.
+LONG = {"examples", "fuzz", "models", "ops_sweep", "programs"}
+
+
+def pytest_collection_modifyitems(items):
+    files = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    long = [path for path in files if path.parent.name in LONG]
+    short = [path for path in files if path.parent.name not in LONG]
+    gap = max(1, len(short) * 6 // 10 // max(1, len(long)))
+    order = []
+    for index, path in enumerate(short):
+        if index % gap == 0 and long:
+            order.append(long.pop(0))
+        order.append(path)
+    items[:] = [item for path in order + long for item in files[path]]
+
+
 def pytest_configure(config):
     config.stderr_without_capture = os.dup(2)
 
