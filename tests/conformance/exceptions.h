@@ -31,6 +31,19 @@ inline constexpr NoGradient kNoGradients[] = {
     {"zeta", "a", "as igamma"},
 };
 
+// Ops that do not take all their operands in bfloat16: settings, sums and statistics among them are float32 whatever
+// the type of the weights.
+inline constexpr std::string_view kNotInBFloat16[] = {"adam",      "clip_scale",        "lamb",     "lamb_norms",
+                                                      "lamb_step", "loss_scale_update", "nll_grad", "normalize_grad",
+                                                      "rmsprop",   "replica_sum",       "sgd"};
+
+inline bool refuses_bfloat16(std::string_view op) {
+  for (std::string_view name : kNotInBFloat16) {
+    if (name == op) return true;
+  }
+  return false;
+}
+
 inline bool has_no_gradient(std::string_view op, std::string_view port) {
   for (const NoGradient& entry : kNoGradients) {
     if (entry.op == op && entry.port == port) return true;
