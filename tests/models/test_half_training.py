@@ -7,35 +7,13 @@ import sys
 import poptorch
 import pytest
 import torch
-from torch import nn
+from tutorial import TutorialCNN
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "programs"))
 from pictures import FOLDER, Pictures  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="the Debian package dataset-fashion-mnist is not there")
 BATCH = 16
-
-
-class Classifier(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 5, 3)
-        self.pool = nn.MaxPool2d(2, 2)
-        self.conv2 = nn.Conv2d(5, 12, 5)
-        self.norm = nn.GroupNorm(3, 12)
-        self.fc1 = nn.Linear(972, 100)
-        self.relu = nn.ReLU()
-        self.fc2 = nn.Linear(100, 10)
-        self.log_softmax = nn.LogSoftmax(dim=1)
-        self.loss = nn.NLLLoss()
-
-    def forward(self, x, labels=None):
-        x = self.pool(self.relu(self.conv1(x)))
-        x = self.norm(self.relu(self.conv2(x)))
-        x = torch.flatten(x, start_dim=1)
-        x = self.relu(self.fc1(x))
-        x = self.log_softmax(self.fc2(x))
-        return (x, self.loss(x, labels)) if self.training else x
 
 
 def pictures(train, count):
@@ -56,7 +34,7 @@ def half_optimizer(model):
 def trained(dtype, count, epochs, calls_per_epoch):
     """The model, the mean loss of every call, and the planned bytes of weights and optimiser state."""
     torch.manual_seed(42)
-    model = Classifier().to(dtype).train()
+    model = TutorialCNN().to(dtype).train()
     options = poptorch.Options().showCompilationProgressBar(False).deviceIterations(count // BATCH // calls_per_epoch)
     options.outputMode(poptorch.OutputMode.All).randomSeed(42)
     options.Precision.enableStochasticRounding(dtype == torch.float16)
@@ -87,7 +65,7 @@ def accuracy(model, dtype):
 def test_bytes_halve_and_the_loss_falls_as_in_float32():
     _, whole_losses, whole = trained(torch.float32, 4000, epochs=2, calls_per_epoch=5)
     _, half_losses, half = trained(torch.float16, 4000, epochs=2, calls_per_epoch=5)
-    numel = sum(parameter.numel() for parameter in Classifier().parameters())
+    numel = sum(parameter.numel() for parameter in TutorialCNN().parameters())
     weight_and_velocity = 2 * numel
     aside = 64 * 40  # cache lines that ten weights and velocities do not fill, those of ten steps, the settings
     assert 0 <= whole - 4 * weight_and_velocity < aside and 0 <= half - 2 * weight_and_velocity < aside
