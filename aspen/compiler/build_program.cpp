@@ -6,6 +6,7 @@
 
 #include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/op_def.h"
+#include "aspen/compiler/make_kernel.h"
 #include "aspen/compiler/memory/plan.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/compiler/placement/overlap_io.h"
@@ -38,28 +39,13 @@ bool has_half_partials(const Op& op, const CompileOptions& options) {
   return options.half_conv_partials && (op.is("conv") || op.is("conv_input_grad") || op.is("conv_weight_grad"));
 }
 
-// rounding: the stream by which half results are rounded at random; 0: to the nearest.
-std::unique_ptr<Kernel> make_kernel(const Op& op, std::int64_t rounding, const CompileOptions& options,
-                                    const Backend& backend) {
-  try {
-    if (rounding != 0) return make_randomly_rounded(op, rounding, backend);
-    KernelRequest request = kernel_request(op);
-    request.half_partials = has_half_partials(op, options);
-    return backend.create_kernel(request);
-  } catch (const Error&) {
-    std::string where = describe(op.location);
-    if (where.empty()) throw;
-    rethrow_with_context("captured at " + where);
-  }
-}
-
 bool spans_replicas(const Op& op) { return op.is("replica_gather") || op.is("replica_sum") || op.is("replica_add"); }
 
 class ProgramBuilder {
  public:
   ProgramBuilder(const Graph& graph, const CompileOptions& options, const Backend& backend)
       : graph_(graph), options_(options), backend_(backend) {
-    if (options.stochastic_rounding) streams_.emplace(graph);
+    if (options.stochastic_rounding) roundings_.emplace(graph);
   }
 
   std::unique_ptr<Program> run() {
@@ -93,11 +79,18 @@ class ProgramBuilder {
   OpDemand demand(const Op& op) {
     if (is_constant(op)) return {.is_constant = true};
     if (op.is("assign") || op.def().is_alias() || is_arrival(op)) return {};
-    std::int64_t stream = streams_ ? (*streams_)[op] : 0;
-    auto kernel = make_kernel(op, stream, options_, backend_);
-    OpDemand result{.workspace_bytes = kernel->workspace_bytes()};
-    kernels_.emplace(&op, std::move(kernel));
-    return result;
+    Made& made = made_[&op];
+    made.request = kernel_request(op);
+    made.request.half_partials = has_half_partials(op, options_);
+    if (roundings_) made.request.rounding = (*roundings_)[op];
+    try {
+      made.kernel = make_kernel(made.request, backend_);
+    } catch (const Error&) {
+      std::string where = describe(op.location);
+      if (where.empty()) throw;
+      rethrow_with_context("captured at " + where);
+    }
+    return {.workspace_bytes = made.kernel->workspace_bytes()};
   }
 
   void describe_interface(const MemoryPlan& plan, Program& program) const {
@@ -137,20 +130,22 @@ class ProgramBuilder {
   std::vector<Instruction> instructions(TaskPlan& task) {
     std::vector<Instruction> result;
     for (PlannedCall& call : task.calls) {
-      result.push_back({.op = call.op->name(),
-                        .location = describe(call.op->location),
-                        .kernel = call.is_copy ? make_copy_kernel(call.outputs[0].bytes) : std::move(kernels_[call.op]),
-                        .inputs = std::move(call.inputs),
-                        .outputs = std::move(call.outputs),
-                        .workspace = call.workspace,
-                        .spans_replicas = spans_replicas(*call.op)});
-      Instruction& made = result.back();
-      if (call.is_copy) continue;
+      Instruction& made = result.emplace_back();
+      if (call.is_copy) {
+        made.request.op = call.op->name();
+        made.kernel = make_copy_kernel(call.outputs[0].bytes);
+      } else {
+        made.request = std::move(made_[call.op].request);
+        made.kernel = std::move(made_[call.op].kernel);
+      }
+      made.location = describe(call.op->location);
+      made.inputs = std::move(call.inputs);
+      made.outputs = std::move(call.outputs);
+      made.workspace = call.workspace;
+      made.is_copy = call.is_copy;
+      made.spans_replicas = spans_replicas(*call.op);
       made.is_backward = call.op->backward;
       made.updates_weight = is_update(*call.op);
-      if (made.spans_replicas) continue;
-      for (const Value* input : call.op->inputs()) made.input_types.push_back(input ? input->type() : TensorType{});
-      for (const Value* output : call.op->outputs()) made.output_types.push_back(output->type());
     }
     return result;
   }
@@ -158,8 +153,12 @@ class ProgramBuilder {
   const Graph& graph_;
   const CompileOptions& options_;
   const Backend& backend_;
-  std::optional<RoundingStreams> streams_;
-  std::unordered_map<const Op*, std::unique_ptr<Kernel>> kernels_;
+  struct Made {
+    KernelRequest request;
+    std::unique_ptr<Kernel> kernel;
+  };
+  std::optional<RandomRoundings> roundings_;
+  std::unordered_map<const Op*, Made> made_;
 };
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "aspen/backends/api/through_float.h"
-#include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/random/philox.h"
@@ -43,11 +42,7 @@ bool rounds_to_half(const Op& op) {
 }
 
 // -- the kernel -----------------------------------------------------------------------------------------------------
-enum class Draws : std::uint8_t {
-  kPerReplica,
-  kShared,    // by all replicas
-  kPerShard,  // the same as for the whole tensor, of which each replica has a shard
-};
+using Draws = Rounding::Draws;
 
 Draws draws_of(const Op& op) {
   if (op.section != Section::kUpdate) return Draws::kPerReplica;
@@ -97,7 +92,8 @@ void for_each_piece(const StepContext& step, std::int64_t n, F&& work) {
 
 class RandomRounding final : public FloatConversion {
  public:
-  RandomRounding(std::int64_t stream, Draws draws) : stream_(static_cast<std::uint64_t>(stream)), draws_(draws) {}
+  explicit RandomRounding(const Rounding& rounding)
+      : stream_(static_cast<std::uint64_t>(rounding.stream)), draws_(rounding.draws) {}
 
   bool takes(DType type) const override { return type == DType::kF16; }
 
@@ -140,7 +136,7 @@ Half round_at_random(float x, std::uint32_t bits) {
   return std::bit_cast<Half>(half);
 }
 
-RoundingStreams::RoundingStreams(const Graph& graph) {
+RandomRoundings::RandomRoundings(const Graph& graph) {
   std::vector<std::uint64_t> hashes(static_cast<std::size_t>(graph.num_values()), 0);  // by value id
   for (const auto& input : graph.inputs()) hashes[input->id()] = hash_of("input " + input->name());
   for (const auto& variable : graph.variables()) hashes[variable->value->id()] = hash_of("variable " + variable->name);
@@ -158,20 +154,22 @@ RoundingStreams::RoundingStreams(const Graph& graph) {
       hash = (hash ^ (op->input(i) == nullptr ? 1 : hashes[op->input(i)->id()])) * kPrime;
     }
     for (const Value* output : op->outputs()) hashes[output->id()] = hash + output->index();
-    if (rounds_to_half(*op)) streams_.emplace(op.get(), static_cast<std::int64_t>(hash >> 1 | 1));
+    if (rounds_to_half(*op)) {
+      roundings_.emplace(op.get(), Rounding{static_cast<std::int64_t>(hash >> 1 | 1), draws_of(*op)});
+    }
   }
 }
 
-std::int64_t RoundingStreams::operator[](const Op& op) const {
-  auto found = streams_.find(&op);
-  return found == streams_.end() ? 0 : found->second;
+Rounding RandomRoundings::operator[](const Op& op) const {
+  auto found = roundings_.find(&op);
+  return found == roundings_.end() ? Rounding{} : found->second;
 }
 
-std::unique_ptr<Kernel> make_randomly_rounded(const Op& op, std::int64_t stream, const Backend& backend) {
-  KernelRequest request = kernel_request(op);
-  auto rounding = std::make_shared<const RandomRounding>(stream, draws_of(op));
-  auto kernel = backend.create_kernel(*widened_request(request, *rounding));
-  return make_through_float(request, std::move(rounding), std::move(kernel));
+std::unique_ptr<Kernel> make_randomly_rounded(const KernelRequest& request, const Backend& backend) {
+  auto rounding = std::make_shared<const RandomRounding>(request.rounding);
+  KernelRequest wide = *widened_request(request, *rounding);
+  wide.rounding = {};
+  return make_through_float(request, std::move(rounding), backend.create_kernel(wide));
 }
 
 }  // namespace aspen

@@ -1,6 +1,6 @@
 // Half results rounded at random: up or down with a probability in proportion to the distance, so that the mean over
-// many roundings is the result itself. Numbers that half holds stay as they are. build_program asks for kernels that
-// do so. bfloat16 is rounded to the nearest, as is everything but half.
+// many roundings is the result itself. Numbers that half holds stay as they are. bfloat16 is rounded to the nearest, as is
+// everything but half.
 //
 // The numbers drawn follow from seed, step, replica and what an op computes, never from where: whatever devices a model
 // is placed on, and if a backward pass computes a value again, results are the same. Updates draw the same numbers on
@@ -19,17 +19,17 @@ namespace aspen {
 // `bits`: 32 random ones. Beyond the largest half there is no upper neighbour: there the nearest is taken.
 Half round_at_random(float x, std::uint32_t bits);
 
-// The streams of random numbers of the ops of a graph that round results to half.
-class RoundingStreams {
+// How the ops of a graph that round results to half draw their random numbers.
+class RandomRoundings {
  public:
-  explicit RoundingStreams(const Graph& graph);
-  std::int64_t operator[](const Op& op) const;  // 0: nothing is rounded
+  explicit RandomRoundings(const Graph& graph);
+  Rounding operator[](const Op& op) const;  // without a stream: nothing is rounded
 
  private:
-  std::unordered_map<const Op*, std::int64_t> streams_;
+  std::unordered_map<const Op*, Rounding> roundings_;
 };
 
-// A kernel that computes what `op` does in float32 and rounds the half among its results at random.
-std::unique_ptr<Kernel> make_randomly_rounded(const Op& op, std::int64_t stream, const Backend& backend);
+// A kernel that computes what is asked for in float32 and rounds the half among its results at random.
+std::unique_ptr<Kernel> make_randomly_rounded(const KernelRequest& request, const Backend& backend);
 
 }  // namespace aspen

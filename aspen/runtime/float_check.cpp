@@ -48,21 +48,23 @@ bool is_finite(const TensorType& type, const void* data) {
 }
 
 AllowedFloats allowed_floats(const BoundInstruction& bound) {
-  const auto& types = bound.instruction->input_types;
+  if (bound.instruction->spans_replicas) return AllowedFloats::kAll;  // what the replicas hold was checked before
+  const auto& inputs = bound.instruction->request.inputs;
   bool any_floating = false, all_finite = true;
-  for (std::size_t i = 0; i < types.size(); ++i) {
-    if (bound.inputs[i] == nullptr || !is_floating(types[i].dtype)) continue;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorType& type = inputs[i].type;
+    if (bound.inputs[i] == nullptr || !is_floating(type.dtype)) continue;
     any_floating = true;
-    if (first_against(types[i], bound.inputs[i], AllowedFloats::kFinite) == kNone) continue;
+    if (first_against(type, bound.inputs[i], AllowedFloats::kFinite) == kNone) continue;
     all_finite = false;
-    const std::int64_t nan = first_against(types[i], bound.inputs[i], AllowedFloats::kNoNan);
+    const std::int64_t nan = first_against(type, bound.inputs[i], AllowedFloats::kNoNan);
     if (nan == kNone) continue;
-    if (!is_ordered_comparison(bound.instruction->op)) return AllowedFloats::kAll;
+    if (!is_ordered_comparison(bound.instruction->request.op)) return AllowedFloats::kAll;
     throw UserError(
         "floating point exception: element {} of input {} ({}) of an ordered comparison is NaN; the program was "
         "compiled "
         "to stop at such values.",
-        nan, i, to_string(types[i]));
+        nan, i, to_string(type));
   }
   if (!any_floating) return AllowedFloats::kAll;
   return all_finite ? AllowedFloats::kFinite : AllowedFloats::kNoNan;
@@ -70,7 +72,7 @@ AllowedFloats allowed_floats(const BoundInstruction& bound) {
 
 void check_outputs(const BoundInstruction& bound, AllowedFloats allowed) {
   if (allowed == AllowedFloats::kAll) return;
-  const auto& types = bound.instruction->output_types;
+  const auto& types = bound.instruction->request.outputs;
   for (std::size_t i = 0; i < types.size(); ++i) {
     if (!is_floating(types[i].dtype)) continue;
     const std::int64_t element = first_against(types[i], bound.outputs[i], allowed);

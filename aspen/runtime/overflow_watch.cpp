@@ -14,7 +14,7 @@ constexpr std::size_t kGradient = 1;  // the input of an update op (aspen/ops/op
 bool has_half(const Program& program) {
   return std::any_of(program.step.begin(), program.step.end(), [](const Task& task) {
     return std::any_of(task.instructions.begin(), task.instructions.end(), [](const Instruction& instruction) {
-      const auto& types = instruction.output_types;
+      const auto& types = instruction.request.outputs;
       return std::any_of(types.begin(), types.end(), [](const TensorType& t) { return t.dtype == DType::kF16; });
     });
   });
@@ -45,7 +45,7 @@ OverflowWatch::Order OverflowWatch::order_of(const Place& place) const {
 void OverflowWatch::before_update(const BoundInstruction& bound, const Place& place) {
   const std::int64_t cycle = cycles_before_ + place.cycle;
   if (noted_cycle_.load(std::memory_order_acquire) != cycle) return;
-  if (is_finite(bound.instruction->input_types[kGradient], bound.inputs[kGradient])) return;
+  if (is_finite(bound.instruction->request.inputs[kGradient].type, bound.inputs[kGradient])) return;
   std::lock_guard lock(mutex_);
   if (first_ && first_->order.cycle == cycle) reached_a_weight_ = true;
 }
@@ -53,7 +53,7 @@ void OverflowWatch::before_update(const BoundInstruction& bound, const Place& pl
 void OverflowWatch::after(const BoundInstruction& bound, const Place& place) {
   if (std::fetestexcept(FE_OVERFLOW) == 0) return;
   std::feclearexcept(FE_OVERFLOW);
-  const auto& types = bound.instruction->output_types;
+  const auto& types = bound.instruction->request.outputs;
   for (std::size_t i = 0; i < types.size(); ++i) {
     if (is_floating(types[i].dtype) && !is_finite(types[i], bound.outputs[i])) return note(bound, types[i], place);
   }
@@ -91,7 +91,8 @@ std::string OverflowWatch::report(const Overflow& overflow) const {
       "overflowed (beyond {} in {}) is that of op {} in {} of micro-batch {}{}. A smaller loss_scaling keeps gradients "
       "in range; automatic loss scaling (Training.setAutomaticLossScaling) finds one and leaves out updates that "
       "overflow.",
-      largest_of(overflow.type.dtype), to_string(overflow.type), instruction.op, pass, overflow.micro_batch, where);
+      largest_of(overflow.type.dtype), to_string(overflow.type), instruction.request.op, pass, overflow.micro_batch,
+      where);
 }
 
 }  // namespace aspen

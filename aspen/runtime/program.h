@@ -42,14 +42,14 @@ struct BufferRef {
 };
 
 struct Instruction {
-  std::string op;        // name, for messages and traces
-  std::string location;  // "conv1 (model.py:42)"
+  KernelRequest request;  // what the kernel was made for; also for messages, traces and checks of the results
+  std::string location;   // "conv1 (model.py:42)"
   std::unique_ptr<Kernel> kernel;
   std::vector<BufferRef> inputs, outputs;
   BufferRef workspace;
+  bool is_copy = false;         // of the one input to the one output, whatever the op
   bool spans_replicas = false;  // reads its first input, or writes to it, in every replica: one pointer for each
-  std::vector<TensorType> input_types = {}, output_types = {};  // for checks of the results; absent inputs: any type
-  bool is_backward = false;                                     // of the backward pass
+  bool is_backward = false;     // of the backward pass
   bool updates_weight = false;  // an update of an optimiser (aspen/ops/optimizer): reads a gradient, writes a weight
 };
 

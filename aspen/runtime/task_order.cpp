@@ -150,7 +150,7 @@ bool take_turns(const std::vector<Task>& tasks) {
   return comes_after(tasks, computing.front(), computing.back(), 1);
 }
 
-bool is_in_turns(const Instruction& instruction) { return instruction.op == "replica_add"; }
+bool is_in_turns(const Instruction& instruction) { return instruction.request.op == "replica_add"; }
 
 std::size_t num_turns(const Program& program) {
   std::size_t count = 0;

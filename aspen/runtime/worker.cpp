@@ -293,7 +293,7 @@ void Worker::run_on_host(const BoundInstruction& bound, const KernelArgs& args) 
 
 std::string Worker::describe(const BoundTask& task, const Instruction& instruction, std::int64_t micro_batch,
                              bool is_update) const {
-  std::string text = "in op " + instruction.op;
+  std::string text = "in op " + instruction.request.op;
   if (!instruction.location.empty()) text += ", captured at " + instruction.location;
   if (is_alone_) return text + fmt::format(" of micro-batch {}", micro_batch);
   text += fmt::format(", on device {}", device_);

@@ -81,7 +81,7 @@ TEST(LargeGraph, CompilesIntoLittleMemory) {
   // normalised value); backward adds a few at a time. Without reuse there would be about ten.
   std::size_t activation = kBatch * kChannels * kSize * kSize * sizeof(float);
   EXPECT_LT(program->devices[0].scratch_bytes, 5 * activation * (kDepth + 1));
-  for (const auto& instruction : program->step[0].instructions) EXPECT_NE(instruction.op, "assign");
+  for (const auto& instruction : program->step[0].instructions) EXPECT_NE(instruction.request.op, "assign");
 }
 
 }  // namespace

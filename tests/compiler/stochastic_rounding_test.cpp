@@ -57,15 +57,15 @@ TEST(RoundAtRandom, TakesTheNearestBeyondTheLargest) {
 
 std::vector<std::int64_t> streams(const char* text) {
   auto graph = parse_graph(text);
-  RoundingStreams found(*graph);
+  RandomRoundings found(*graph);
   std::vector<std::int64_t> result;
   for (const auto& op : graph->ops()) {
-    if (!op->is("send")) result.push_back(found[*op]);
+    if (!op->is("send")) result.push_back(found[*op].stream);
   }
   return result;
 }
 
-TEST(RoundingStreams, FollowWhatIsComputedNotWhere) {
+TEST(RandomRoundings, FollowWhatIsComputedNotWhere) {
   auto on_one = streams(R"(graph @main(%x: f16[2]) {
   variable %w: f16[2] parameter
   %0: f16[2] = mul(%x, %w)
@@ -88,7 +88,7 @@ TEST(RoundingStreams, FollowWhatIsComputedNotWhere) {
   EXPECT_NE(on_one[0], 0);
 }
 
-TEST(RoundingStreams, LeaveOutWhatRoundsNothing) {
+TEST(RandomRoundings, LeaveOutWhatRoundsNothing) {
   EXPECT_EQ(streams(R"(graph @main(%x: f16[2, 3]) {
   %0: f16[3, 2] = transpose(%x) {permutation=[1, 0]}
   %1: f32[3, 2] = cast(%0) {dtype=f32}

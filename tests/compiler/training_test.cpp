@@ -77,7 +77,7 @@ TEST(Training, SgdFollowsTheGradient) {
 
 TEST(Training, UpdatesParametersInPlaceWithoutCopies) {
   Session session(regression(4), training("adam"));
-  for (const auto& instruction : session.program().step[0].instructions) EXPECT_NE(instruction.op, "assign");
+  for (const auto& instruction : session.program().step[0].instructions) EXPECT_NE(instruction.request.op, "assign");
   EXPECT_TRUE(session.program().update.empty());
 }
 

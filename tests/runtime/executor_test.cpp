@@ -194,7 +194,7 @@ TEST(Executor, AnErrorResetsAccumulators) {
   add.program->update.clear();
   add.instructions()[0] = AddProgram::add(add.x, add.w, add.w);
   add.instructions().push_back(
-      {.op = "fail", .kernel = make_kernel([](const KernelArgs&) { throw DeviceError("gone"); })});
+      {.request = {.op = "fail"}, .kernel = make_kernel([](const KernelArgs&) { throw DeviceError("gone"); })});
   Executor executor(add.program);
   V x{1, 1}, y(2), w(2);
   EXPECT_THROW(executor.run({.inputs = {x.data()}, .outputs = {{.data = y.data()}}}), DeviceError);

@@ -26,8 +26,8 @@ std::shared_ptr<Program> checked_program(float (*function)(float)) {
     Instruction result = instruction(op, {x, {.absent = true}}, {x}, [f](const KernelArgs& args) {
       for (std::int64_t i = 0; i < kWidth; ++i) output(args, 0)[i] = f(input(args, 0)[i]);
     });
-    result.input_types = {tensor_type(), tensor_type()};
-    result.output_types = {tensor_type()};
+    result.request.inputs = {{tensor_type()}, {tensor_type()}};
+    result.request.outputs = {tensor_type()};
     return result;
   };
   task.instructions.push_back(unary("op", function));
@@ -72,7 +72,7 @@ TEST(FloatCheck, NamesTheOpThatMadeNanOfInfinities) {
 TEST(FloatCheck, RefusesOrderedComparisonsWithNan) {
   for (const char* op : {"lt", "le", "gt", "ge", "eq", "ne"}) {
     auto program = checked_program([](float v) { return v; });
-    program->step[0].instructions[0].op = op;
+    program->step[0].instructions[0].request.op = op;
     const std::string text = message_of(program, NAN);
     const bool is_ordered = std::string(op) != "eq" && std::string(op) != "ne";
     EXPECT_EQ(text.find("element 7 of input 0 (f32[20]) of an ordered comparison is NaN") != std::string::npos,
@@ -91,7 +91,7 @@ TEST(FloatCheck, IsOffUnlessAsked) {
 TEST(FloatCheck, ExemptsOpsWithoutFloatingInputs) {
   auto program = checked_program([](float) { return kInfinity; });
   program->step[0].instructions[0].inputs.clear();
-  program->step[0].instructions[0].input_types.clear();
+  program->step[0].instructions[0].request.inputs.clear();
   program->step[0].instructions[0].kernel = instruction("full", {}, {}, [](const KernelArgs& args) {
                                               std::fill_n(output(args, 0), kWidth, kInfinity);
                                             }).kernel;
@@ -111,7 +111,8 @@ TEST(FloatCheck, SeesHalves) {
     auto* values = static_cast<Half*>(args.outputs[0]);
     for (int i = 0; i < 2; ++i) values[i] = static_cast<Half>(values[i] * values[i]);
   });
-  square.input_types = square.output_types = {type};
+  square.request.inputs = {{type}};
+  square.request.outputs = {type};
   task.instructions.push_back(std::move(square));
   program->step.push_back(std::move(task));
   Executor executor(program);

@@ -181,7 +181,7 @@ class ChainBuilder {
 
 Instruction instruction(std::string op, std::vector<BufferRef> inputs, std::vector<BufferRef> outputs,
                         std::function<void(const KernelArgs&)> run) {
-  return {.op = std::move(op),
+  return {.request = {.op = std::move(op)},
           .location = "model.py:3",
           .kernel = make_kernel(std::move(run)),
           .inputs = std::move(inputs),

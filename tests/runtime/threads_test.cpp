@@ -218,10 +218,11 @@ TEST(Threads, OfTheHostAreNotKeptOnTheCpuOfTheDeviceThatCalls) {
     };
     instructions.insert(instructions.begin(), spy(before));
     instructions.push_back(spy(after));
-    Instruction call{.op = "host_call", .kernel = std::make_unique<HostKernel>([&] {
-                                          inside = cpus_of_this_thread();
-                                          std::thread([&] { of_new_thread = cpus_of_this_thread(); }).join();
-                                        })};
+    Instruction call{.request = {.op = "host_call"},
+                     .kernel = std::make_unique<HostKernel>([&] {
+                       inside = cpus_of_this_thread();
+                       std::thread([&] { of_new_thread = cpus_of_this_thread(); }).join();
+                     })};
     instructions.insert(instructions.begin() + 1, std::move(call));
     Executor executor(program);
     run_all(executor, chain_inputs(2), 2);
@@ -238,9 +239,10 @@ TEST(Threads, OfAHostCallThatFailsGoBackToTheirCpu) {
   std::set<int> later;
   auto program = pipeline_program({.devices = {0, 1}, .training = false});
   auto& instructions = program->step[1].instructions;
-  instructions.insert(instructions.begin(), {.op = "host_call", .kernel = std::make_unique<HostKernel>([&] {
-                                                                  if (fails) throw UserError("the host cannot");
-                                                                })});
+  instructions.insert(instructions.begin(),
+                      {.request = {.op = "host_call"}, .kernel = std::make_unique<HostKernel>([&] {
+                                                         if (fails) throw UserError("the host cannot");
+                                                       })});
   instructions.push_back(instruction("spy", {}, {}, [&](const KernelArgs&) { later = cpus_of_this_thread(); }));
   Executor executor(program);
   EXPECT_THROW(run_all(executor, chain_inputs(1), 1), UserError);

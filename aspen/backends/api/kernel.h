@@ -34,12 +34,24 @@ struct KernelInput {
   bool present = true;
 };
 
+// How half results are rounded: to the nearest unless there is a stream of random numbers for them.
+struct Rounding {
+  enum class Draws : std::uint8_t {
+    kPerReplica,
+    kShared,    // by all replicas
+    kPerShard,  // the same as for the whole tensor, of which each replica has a shard
+  };
+  std::int64_t stream = 0;  // 0: none
+  Draws draws = Draws::kPerReplica;
+};
+
 struct KernelRequest {
   std::string op;
   Attrs attrs;
   std::vector<KernelInput> inputs;
   std::vector<TensorType> outputs;
   bool half_partials = false;  // long sums of half products may be kept in half
+  Rounding rounding;           // other than to the nearest: make_kernel's business, not a backend's
 };
 
 // Where a run stands. Random ops derive their numbers from these and from their own stream id alone,
@@ -131,6 +143,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
+  // Equal where kernels for the same request compute the same bits in the same workspace: "cpu, avx512, oneDNN 2.6.3".
+  virtual std::string fingerprint() const { return name(); }
   // Never nullptr: a request no kernel takes is a UserError that lists the reasons.
   virtual std::unique_ptr<Kernel> create_kernel(const KernelRequest& request) const = 0;
 };

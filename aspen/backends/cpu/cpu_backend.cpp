@@ -1,5 +1,7 @@
 #include "aspen/backends/cpu/cpu_backend.h"
 
+#include "aspen/backends/cpu/isa.h"
+#include "aspen/backends/cpu/onednn.h"
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/backends/reference/reference_backend.h"
 
@@ -13,6 +15,9 @@ class CpuBackend final : public Backend {
     register_reference_kernels(plain_);
   }
   std::string name() const override { return "cpu"; }
+  std::string fingerprint() const override {
+    return fmt::format("cpu, {}, {}", name_of(best_isa()), onednn::fingerprint());
+  }
   std::unique_ptr<Kernel> create_kernel(const KernelRequest& request) const override {
     std::string why;
     if (auto kernel = tuned_.create(request, why)) return kernel;

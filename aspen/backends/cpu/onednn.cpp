@@ -49,6 +49,13 @@ const dnnl::engine& engine() {
   return engine;
 }
 
+std::string fingerprint() {
+  engine();
+  const dnnl_version_t& version = *dnnl_version();
+  return fmt::format("oneDNN {}.{}.{} with {:#x}", version.major, version.minor, version.patch,
+                     static_cast<unsigned>(dnnl::get_effective_cpu_isa()));
+}
+
 #if DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP
 OneThread::OneThread() : before_(omp_get_max_threads()) {
   if (before_ != 1) omp_set_num_threads(1);

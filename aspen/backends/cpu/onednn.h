@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <dnnl.hpp>
@@ -22,6 +23,8 @@ inline constexpr auto kF32 = dnnl::memory::data_type::f32;
 
 // The first call holds oneDNN to the instruction set that ASPEN_CPU_ISA names (see isa.h).
 const dnnl::engine& engine();
+// "oneDNN 2.6.3 with 0x7ff": primitives are equal where version and instructions are.
+std::string fingerprint();
 
 // Kernels deal chunks out to the threads of a device themselves (see chunks.h), and oneDNN splits work by the thread
 // count it finds both when a primitive is made and when it runs. While this object lives, OpenMP counts one thread for
