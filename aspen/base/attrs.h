@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <typeinfo>
@@ -33,6 +34,8 @@ class HostFunction {
   virtual ~HostFunction() = default;
   virtual std::string name() const = 0;
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs) = 0;
+  // What another process needs to make the same function again, if one can; see aspen/program_file.
+  virtual std::optional<std::vector<std::byte>> stored() const { return std::nullopt; }
 };
 
 class Op;

@@ -1,0 +1,165 @@
+#include "aspen/program_file/program_codec.h"
+
+#include <optional>
+
+#include "aspen/compiler/ir/op_def.h"
+#include "aspen/compiler/make_kernel.h"
+#include "aspen/program_file/program_check.h"
+#include "aspen/program_file/program_fields.h"
+#include "aspen/runtime/copy_kernel.h"
+
+namespace aspen {
+namespace {
+
+// -- streams that know attributes -------------------------------------------------------------------------------------
+class ProgramWriter : public ByteWriter<ProgramWriter> {
+ public:
+  void attributes(KernelRequest& request);
+};
+
+class ProgramReader : public ByteReader<ProgramReader> {
+ public:
+  ProgramReader(std::span<const std::byte> bytes, const HostFunctionReader& host_functions)
+      : ByteReader(bytes), host_functions_(host_functions) {}
+  void attributes(KernelRequest& request);
+
+ private:
+  const HostFunctionReader& host_functions_;
+};
+
+// -- attributes -------------------------------------------------------------------------------------------------------
+// A field is its kind and its value: a file of another version with fields of other kinds is noticed.
+enum class Kind : std::uint8_t { kInteger, kReal, kFlag, kType, kText, kIntegers, kReals, kBlob, kFunction, kGradient };
+
+template <class Stream>
+class AttributeFields : public AttrVisitor {
+ public:
+  explicit AttributeFields(Stream& stream) : stream_(stream) {}
+
+  void operator()(const char* name, std::int64_t& field) override { plain(name, Kind::kInteger, field); }
+  void operator()(const char* name, double& field) override { plain(name, Kind::kReal, field); }
+  void operator()(const char* name, bool& field) override { plain(name, Kind::kFlag, field); }
+  void operator()(const char* name, DType& field) override {
+    begin(name, Kind::kType);
+    stream_.choice(field, static_cast<DType>(kNumDTypes - 1));
+  }
+  void operator()(const char* name, std::string& field) override { plain(name, Kind::kText, field); }
+  void operator()(const char* name, std::vector<std::int64_t>& field) override { plain(name, Kind::kIntegers, field); }
+  void operator()(const char* name, std::vector<double>& field) override { plain(name, Kind::kReals, field); }
+  void operator()(const char* name, Blob& field) override {
+    std::vector<std::byte> bytes;
+    if (field.bytes) bytes = *field.bytes;
+    plain(name, Kind::kBlob, bytes);
+    if constexpr (Stream::kReads) field.bytes = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  }
+  // Gradients of the user's are gone from a compiled program.
+  void operator()(const char* name, std::shared_ptr<CustomGradient>& field) override {
+    begin(name, Kind::kGradient);
+    field = nullptr;
+  }
+
+ protected:
+  void begin(const char* name, Kind kind) {
+    Kind stored = kind;
+    stream_.choice(stored, Kind::kGradient);
+    if (stored != kind) throw FileError("attribute {} has another type than it should", name);
+  }
+  template <class T>
+  void plain(const char* name, Kind kind, T& field) {
+    begin(name, kind);
+    stream_(field);
+  }
+
+  Stream& stream_;
+};
+
+class AttributeWriter final : public AttributeFields<ProgramWriter> {
+ public:
+  using AttributeFields::AttributeFields;
+  using AttributeFields::operator();
+  void operator()(const char* name, std::shared_ptr<HostFunction>& field) override {
+    begin(name, Kind::kFunction);
+    bool present = field != nullptr;
+    stream_(present);
+    if (!present) return;
+    std::string function = field->name();
+    std::optional<std::vector<std::byte>> stored = field->stored();
+    if (!stored) {
+      throw UserError(
+          "[program file] {} is a function of this process alone, and a program that calls it cannot be stored. Leave "
+          "it out of the model, or store the model and compile it where it is to run.",
+          function);
+    }
+    stream_(function, *stored);
+  }
+};
+
+class AttributeReader final : public AttributeFields<ProgramReader> {
+ public:
+  AttributeReader(ProgramReader& stream, const HostFunctionReader& host_functions)
+      : AttributeFields(stream), host_functions_(host_functions) {}
+  using AttributeFields::operator();
+  void operator()(const char* name, std::shared_ptr<HostFunction>& field) override {
+    begin(name, Kind::kFunction);
+    bool present = false;
+    stream_(present);
+    if (!present) return;
+    std::string function;
+    std::vector<std::byte> stored;
+    stream_(function, stored);
+    if (!host_functions_) {
+      throw FileError("it calls {} on the host, which this program cannot do", function);
+    }
+    field = host_functions_(function, stored);
+  }
+
+ private:
+  const HostFunctionReader& host_functions_;
+};
+
+void ProgramWriter::attributes(KernelRequest& request) {
+  AttributeWriter writer(*this);
+  request.attrs.visited(writer);
+}
+
+void ProgramReader::attributes(KernelRequest& request) {
+  const OpDef* def = op_registry().try_find(request.op);
+  if (def == nullptr) throw FileError("it has an op \"{}\", which is not known here", request.op);
+  AttributeReader reader(*this, host_functions_);
+  request.attrs = def->default_attrs().visited(reader);
+}
+
+void make_kernels(std::vector<Task>& tasks, const Backend& backend) {
+  for (Task& task : tasks) {
+    for (Instruction& instruction : task.instructions) {
+      instruction.kernel = instruction.is_copy ? make_copy_kernel(instruction.outputs[0].bytes)
+                                               : make_kernel(instruction.request, backend);
+      if (instruction.kernel->workspace_bytes() <= instruction.workspace.bytes) continue;
+      throw FileError("a kernel of {} wants {} bytes of workspace here and has {} in the program",
+                      to_string(instruction.request), instruction.kernel->workspace_bytes(),
+                      instruction.workspace.bytes);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_program(const Program& program) {
+  ProgramWriter writer;
+  visit(writer, const_cast<Program&>(program));  // one list of fields serves both directions; a writer changes none
+  return writer.take();
+}
+
+std::unique_ptr<Program> decode_program(std::span<const std::byte> bytes, const Backend& backend,
+                                        const HostFunctionReader& host_functions) {
+  auto program = std::make_unique<Program>();
+  ProgramReader reader(bytes, host_functions);
+  visit(reader, *program);
+  reader.expect_end();
+  check_program(*program);
+  make_kernels(program->step, backend);
+  make_kernels(program->update, backend);
+  return program;
+}
+
+}  // namespace aspen

@@ -1,0 +1,45 @@
+// A program and the state it was left in, in one file (docs/program-format.md). Who stores more beside it, such as the
+// front end, adds sections of its own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "aspen/program_file/program_codec.h"
+#include "aspen/program_file/sections.h"
+#include "aspen/runtime/executor.h"
+
+namespace aspen {
+
+// Who wrote a program, and what its kernels were made by. Both must be the same to read it.
+struct ProgramOrigin {
+  std::string version;  // of Aspen
+  std::string backend;  // Backend::fingerprint()
+};
+
+// What a device held when the program was stored.
+struct ProgramState {
+  std::map<std::string, std::vector<std::byte>> variables;  // as the host sees them; missing: as at the start
+  std::uint64_t seed = 0, step = 0;                         // of random ops
+};
+
+std::string aspen_version();
+
+void store_program(Sections& file, const Program& program, const Backend& backend);
+void store_state(Sections& file, const ProgramState& state);
+
+ProgramOrigin origin_of(const Sections& file);
+// A FileError says what does not fit, and what to do, if the program was made by another version or for another
+// backend.
+std::unique_ptr<Program> load_program(const Sections& file, const Backend& backend,
+                                      const HostFunctionReader& host_functions = nullptr);
+ProgramState load_state(const Sections& file);
+
+// From and to the memory of a loaded program.
+ProgramState state_of(const Executor& executor);
+void restore(Executor& executor, const ProgramState& state);
+
+}  // namespace aspen

@@ -1,0 +1,40 @@
+// The file around a program: named sections, each with a checksum, in one file that is written whole or not at all
+// (docs/program-format.md). What a section holds is the business of who wrote it.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "aspen/program_file/byte_stream.h"
+
+namespace aspen {
+
+// Any change of a few neighbouring bytes changes it for certain, any other with all but a chance of 2^-64.
+std::uint64_t checksum(std::span<const std::byte> bytes);
+
+class Sections {
+ public:
+  // A name has 1 to 16 characters.
+  void set(const std::string& name, std::vector<std::byte> bytes);
+  bool has(const std::string& name) const { return sections_.contains(name); }
+  std::span<const std::byte> get(const std::string& name) const;  // missing: FileError
+  std::vector<std::string> names() const;
+
+  std::vector<std::byte> encode() const;
+  // Of bytes that `encode` made and nobody has changed; anything else is a FileError.
+  static Sections decode(std::span<const std::byte> bytes);
+
+  // Whoever opens the file meanwhile sees the one before or the new one. An error names the file and leaves what was
+  // there before.
+  void write(const std::filesystem::path& file) const;
+  static Sections read(const std::filesystem::path& file);
+
+ private:
+  std::map<std::string, std::vector<std::byte>> sections_;
+};
+
+}  // namespace aspen
