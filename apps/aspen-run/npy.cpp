@@ -1,0 +1,146 @@
+#include "npy.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <regex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "aspen/base/error.h"
+
+namespace aspen {
+namespace {
+
+constexpr std::string_view kMagic("\x93NUMPY", 6);
+
+// What numpy calls a type.
+struct TypeName {
+  std::string_view descr;
+  DType dtype;
+};
+constexpr std::array<TypeName, 7> kTypes = {{{"<f4", DType::kF32},
+                                             {"<f2", DType::kF16},
+                                             {"<i4", DType::kI32},
+                                             {"<i2", DType::kI16},
+                                             {"|i1", DType::kI8},
+                                             {"|u1", DType::kU8},
+                                             {"|b1", DType::kBool}}};
+
+template <class... Args>
+[[noreturn]] void refuse(const std::filesystem::path& file, fmt::format_string<Args...> format, Args&&... args) {
+  throw UserError("[npy] \"{}\" {}", file.string(), fmt::format(format, std::forward<Args>(args)...));
+}
+
+std::vector<std::byte> contents(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) refuse(file, "cannot be opened.");
+  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+struct Header {
+  std::string descr;
+  bool column_major = false;
+  Shape shape;
+  std::size_t size = 0;  // of all that lies before the numbers
+};
+
+Header parse_header(const std::filesystem::path& file, std::string_view text) {
+  if (text.size() < 10 || !text.starts_with(kMagic)) refuse(file, "is no .npy file.");
+  const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(text[i])); };
+  const std::size_t begin = byte(6) == 1 ? 10 : 12;
+  if (text.size() < begin) refuse(file, "ends within its header.");
+  std::size_t length = byte(8) | byte(9) << 8;
+  if (begin == 12) length |= byte(10) << 16 | byte(11) << 24;
+  if (length > text.size() - begin) refuse(file, "ends within its header.");
+  const std::string dict(text.substr(begin, length));
+  static const std::regex descr(R"('descr'\s*:\s*'([^']*)')"), order(R"('fortran_order'\s*:\s*(True|False))"),
+      shape(R"('shape'\s*:\s*\(([0-9, ]*)\))"), extent("[0-9]+");
+  std::smatch found;
+  Header header{.size = begin + length};
+  if (!std::regex_search(dict, found, descr)) refuse(file, "has a header without a type: {}", dict);
+  header.descr = found[1];
+  if (!std::regex_search(dict, found, order)) refuse(file, "has a header without an order: {}", dict);
+  header.column_major = found[1] == "True";
+  if (!std::regex_search(dict, found, shape)) refuse(file, "has a header without a shape: {}", dict);
+  const std::string extents = found[1];
+  for (std::sregex_iterator i(extents.begin(), extents.end(), extent), end; i != end; ++i) {
+    header.shape.push_back(std::stoll(i->str()));
+  }
+  return header;
+}
+
+template <class From, class To>
+std::vector<std::byte> narrowed(const std::filesystem::path& file, std::span<const std::byte> bytes) {
+  std::vector<std::byte> result(bytes.size() / sizeof(From) * sizeof(To));
+  for (std::size_t i = 0; i < bytes.size() / sizeof(From); ++i) {
+    From number;
+    std::memcpy(&number, bytes.data() + i * sizeof(From), sizeof(From));
+    const To narrow = static_cast<To>(number);
+    if (std::is_integral_v<From> && static_cast<From>(narrow) != number) {
+      refuse(file, "holds {}, which does not fit into the int32 of the program.", number);
+    }
+    std::memcpy(result.data() + i * sizeof(To), &narrow, sizeof(To));
+  }
+  return result;
+}
+
+}  // namespace
+
+Array read_npy(const std::filesystem::path& file) {
+  const std::vector<std::byte> bytes = contents(file);
+  const Header header = parse_header(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (header.column_major && header.shape.size() > 1) {
+    refuse(file, "is in column-major order; save numpy.ascontiguousarray of it.");
+  }
+  const auto data = std::span(bytes).subspan(header.size);
+  Array array{.type = {DType::kF32, header.shape}};
+  if (header.descr == "<i8") {
+    array.type.dtype = DType::kI32;
+    array.bytes = narrowed<std::int64_t, std::int32_t>(file, data);
+  } else if (header.descr == "<f8") {
+    array.bytes = narrowed<double, float>(file, data);
+  } else {
+    const auto* type =
+        std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeName& known) { return known.descr == header.descr; });
+    if (type == kTypes.end()) {
+      refuse(file,
+             "holds numbers of type \"{}\"; a program takes float16, float32, float64, int8 to int64, uint8 and "
+             "bool.",
+             header.descr);
+    }
+    array.type.dtype = type->dtype;
+    array.bytes.assign(data.begin(), data.end());
+  }
+  if (array.bytes.size() != array.type.bytes()) {
+    refuse(file, "has {} bytes of numbers where {} has {}.", array.bytes.size(), to_string(array.type),
+           array.type.bytes());
+  }
+  return array;
+}
+
+void write_npy(const std::filesystem::path& file, const Array& array) {
+  const auto* type = std::find_if(kTypes.begin(), kTypes.end(),
+                                  [&](const TypeName& known) { return known.dtype == array.type.dtype; });
+  if (type == kTypes.end()) refuse(file, "cannot hold {}: numpy has no such type.", to_string(array.type));
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type->descr,
+                                   fmt::join(array.type.shape, ", "), array.type.rank() == 1 ? "," : "");
+  header.append(63 - (10 + header.size()) % 64, ' ');
+  header += '\n';
+  std::ofstream stream(file, std::ios::binary);
+  stream << kMagic << '\x01' << '\x00' << static_cast<char>(header.size() & 0xff)
+         << static_cast<char>(header.size() >> 8) << header;
+  stream.write(reinterpret_cast<const char*>(array.bytes.data()), static_cast<std::streamsize>(array.bytes.size()));
+  stream.close();
+  if (!stream) refuse(file, "could not be written.");
+}
+
+}  // namespace aspen
