@@ -141,7 +141,7 @@ ThreadPlan plan_threads(const Program& program, std::size_t num_cpus) {
   plan.num_working = plan.devices.size();
   bool is_worth_moving = num_cpus > 1 && step >= 2 * kLeastShare;
   for (std::size_t device : bringing) {
-    if (is_worth_moving) {
+    if (is_worth_moving || plan.devices.empty()) {
       plan.devices.push_back({device});
     } else {
       plan.devices[0].push_back(device);

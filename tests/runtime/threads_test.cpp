@@ -131,6 +131,12 @@ TEST(ThreadPlan, MovesInputsOnAThreadOfTheirOwnIfItIsWorthOne) {
   }
 }
 
+TEST(ThreadPlan, TakesAProgramThatOnlyBringsValues) {
+  auto program = timed({1e3, 1e3});
+  for (Task& task : program->step) task.moves = true;
+  EXPECT_EQ(plan_threads(*program, 2).devices, (Groups{{0, 1}}));
+}
+
 TEST(Threads, ServeDevicesThatTakeTurnsOneByOne) {
   for (std::size_t devices : {2, 16}) {
     auto seen = threads_of({.devices = row(devices), .takes_turns = true, .accumulation = 3});

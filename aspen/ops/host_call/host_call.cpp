@@ -73,6 +73,12 @@ std::vector<TensorType> infer_host_call(const InferContext& c) {
     c.check(i >= 0 && static_cast<std::size_t>(i) < c.num_inputs() && is_floating(c.in(i).dtype),
             "input {} is listed as differentiable, but is not a floating point input.", i);
   }
+  for (std::size_t i = 0; i < attrs.absent.size(); ++i) {
+    const auto most = static_cast<std::int64_t>(c.num_inputs() + i);
+    c.check(attrs.absent[i] >= (i == 0 ? 0 : attrs.absent[i - 1] + 1) && attrs.absent[i] <= most,
+            "input {} is listed as absent; expected ascending numbers of which this is at most {}.", attrs.absent[i],
+            most);
+  }
   return TypeListParser(c, attrs.outputs).parse();
 }
 

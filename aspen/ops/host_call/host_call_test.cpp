@@ -86,5 +86,13 @@ TEST(HostCall, RejectsOutputsItCannotRead) {
   EXPECT_NE(call("f32[2]").find("has no function"), std::string::npos);
 }
 
+TEST(HostCall, RejectsAbsentInputsThatCannotBe) {
+  for (const std::vector<std::int64_t>& absent : {std::vector<std::int64_t>{-1}, {4}, {1, 1}, {0, 1 << 30}}) {
+    HostCallAttrs attrs = scaled();
+    attrs.absent = absent;
+    EXPECT_THROW(apply("host_call", {f32({1}, {3}), i32({1}, {4})}, attrs), UserError);
+  }
+}
+
 }  // namespace
 }  // namespace aspen::testing

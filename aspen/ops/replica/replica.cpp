@@ -59,6 +59,7 @@ void define_replica(OpRegistry& ops) {
       .input("x", "type of the shard, any shape: what the replica contributes to the whole")
       .infer([](const InferContext& c) -> std::vector<TensorType> {
         std::int64_t replicas = c.attrs<ReplicaAttrs>().replicas;
+        c.check(replicas >= 1, "cannot add to shards of {} replicas; there is at least one.", replicas);
         TensorType shard{c.in(1).dtype, {shard_elements(c.in(1).numel(), static_cast<std::size_t>(replicas))}};
         c.check(c.in(0) == shard, "a shard of {} is {}, not {}.", to_string(c.in(1)), to_string(shard),
                 to_string(c.in(0)));

@@ -42,6 +42,7 @@ TEST(Replica, RejectsAShardOfAnotherSize) {
   HostTensor x({DType::kF32, {5}}), shard({DType::kF32, {2}});
   EXPECT_THROW(run("replica_write", {x, shard}, 0, 2), UserError);
   EXPECT_THROW(run("replica_slice", {x}, 0, 0), UserError);
+  EXPECT_THROW(run("replica_add", {shard, x}, 0, 0), UserError);
 }
 
 }  // namespace
