@@ -365,6 +365,16 @@ void Executor::read_variable(std::string_view name, std::span<std::byte> bytes) 
   state_->variables.read(name, bytes);
 }
 
+void Executor::write_replicas(std::string_view name, std::span<const std::byte> bytes) {
+  CallQueue::Turn turn(state_->calls);
+  state_->variables.write_replicas(name, bytes);
+}
+
+void Executor::read_replicas(std::string_view name, std::span<std::byte> bytes) const {
+  CallQueue::Turn turn(state_->calls);
+  state_->variables.read_replicas(name, bytes);
+}
+
 void Executor::set_random_state(std::uint64_t seed, std::uint64_t step) {
   CallQueue::Turn turn(state_->calls);
   state_->seed = seed;

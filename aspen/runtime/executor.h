@@ -94,6 +94,9 @@ class Executor {
   std::size_t host_bytes(std::string_view name) const;
   void write_variable(std::string_view name, std::span<const std::byte> bytes);
   void read_variable(std::string_view name, std::span<std::byte> bytes) const;
+  // What every replica holds of a variable that is not sharded, one after the other; UserError as above.
+  void write_replicas(std::string_view name, std::span<const std::byte> bytes);
+  void read_replicas(std::string_view name, std::span<std::byte> bytes) const;
 
   // Seed and number of micro-batches run so far: the whole state of the random ops.
   void set_random_state(std::uint64_t seed, std::uint64_t step);

@@ -125,6 +125,32 @@ void VariableStore::read(std::string_view name, std::span<std::byte> bytes) cons
   }
 }
 
+const ProgramVariable& VariableStore::find_in_replicas(std::string_view name, std::size_t bytes) const {
+  const ProgramVariable& variable = find(name);
+  const std::size_t expected = program_.replicas * variable.type.bytes();
+  if (!variable.sharded && expected == bytes) return variable;
+  throw UserError("variable \"{}\" is {} on each of {} replicas and takes {} or {} bytes, not {}.", name,
+                  to_string(variable.type), program_.replicas, host_bytes(name), expected, bytes);
+}
+
+void VariableStore::write_replicas(std::string_view name, std::span<const std::byte> bytes) const {
+  const ProgramVariable& variable = find_in_replicas(name, bytes.size());
+  const std::size_t size = variable.type.bytes();
+  for (std::size_t replica = 0; replica < program_.replicas; ++replica) {
+    for (std::size_t place = 0; place < variable.places.size(); ++place) {
+      copy_bytes(address(variable, replica, place), bytes.data() + replica * size, size);
+    }
+  }
+}
+
+void VariableStore::read_replicas(std::string_view name, std::span<std::byte> bytes) const {
+  const ProgramVariable& variable = find_in_replicas(name, bytes.size());
+  const std::size_t size = variable.type.bytes();
+  for (std::size_t replica = 0; replica < program_.replicas; ++replica) {
+    copy_bytes(bytes.data() + replica * size, address(variable, replica), size);
+  }
+}
+
 void VariableStore::reset_accumulators() const {
   for (const ProgramVariable& variable : program_.variables) {
     if (variable.accumulator) fill(variable);

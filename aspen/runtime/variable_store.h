@@ -23,6 +23,9 @@ class VariableStore {
   std::size_t host_bytes(std::string_view name) const;
   void write(std::string_view name, std::span<const std::byte> bytes) const;
   void read(std::string_view name, std::span<std::byte> bytes) const;
+  // Not as the host sees it: what every replica holds, one after the other. Not of sharded variables.
+  void write_replicas(std::string_view name, std::span<const std::byte> bytes) const;
+  void read_replicas(std::string_view name, std::span<std::byte> bytes) const;
 
   // Forgets the micro-batches of an update that will not happen.
   void reset_accumulators() const;
@@ -33,6 +36,7 @@ class VariableStore {
  private:
   const ProgramVariable& find(std::string_view name) const;
   const ProgramVariable& find(std::string_view name, std::size_t bytes) const;
+  const ProgramVariable& find_in_replicas(std::string_view name, std::size_t bytes) const;
   void check(const ProgramVariable& variable) const;
   void fill(const ProgramVariable& variable) const;
   std::byte* address(const ProgramVariable& variable, std::size_t replica, std::size_t place = 0) const;
