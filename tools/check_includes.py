@@ -34,7 +34,7 @@ LAYERS = [
     Layer("compiler/ir", r"aspen/compiler/ir/", "base"),
     Layer("ops", r"aspen/ops/", "base compiler/ir op-attributes"),
     Layer("compiler", r"aspen/compiler/", "base backends/api op-attributes runtime compiler/ir ops"),
-    Layer("program file", r"aspen/program_file/", "base backends/api runtime compiler/ir compiler"),
+    Layer("program file", r"aspen/program_file/", "base backends/api op-attributes runtime compiler/ir compiler"),
     Layer("apps", r"apps/", "base backends/api runtime compiler/ir op-attributes ops compiler program-file "
           "reference-kernels cpu-kernels"),
     Layer("public C++ API", r"include/poptorch/", "", "torch"),

@@ -13,6 +13,7 @@
 #include "aspen/compiler/placement/task_cost.h"
 #include "aspen/compiler/stochastic_rounding.h"
 #include "aspen/compiler/task_waits.h"
+#include "aspen/ops/host_call/host_call.h"
 #include "aspen/runtime/copy_kernel.h"
 
 namespace aspen {
@@ -39,7 +40,13 @@ bool has_half_partials(const Op& op, const CompileOptions& options) {
   return options.half_conv_partials && (op.is("conv") || op.is("conv_input_grad") || op.is("conv_weight_grad"));
 }
 
-bool spans_replicas(const Op& op) { return op.is("replica_gather") || op.is("replica_sum") || op.is("replica_add"); }
+// What differentiation alone needs is gone from a program.
+Attrs without_gradient(const Op& op) {
+  if (!op.is("host_call")) return op.attrs();
+  auto attrs = op.attrs<HostCallAttrs>();
+  attrs.gradient = nullptr;
+  return Attrs::of(std::move(attrs));
+}
 
 class ProgramBuilder {
  public:
@@ -81,6 +88,7 @@ class ProgramBuilder {
     if (op.is("assign") || op.def().is_alias() || is_arrival(op)) return {};
     Made& made = made_[&op];
     made.request = kernel_request(op);
+    made.request.attrs = without_gradient(op);
     made.request.half_partials = has_half_partials(op, options_);
     if (roundings_) made.request.rounding = (*roundings_)[op];
     try {
@@ -162,6 +170,8 @@ class ProgramBuilder {
 };
 
 }  // namespace
+
+bool spans_replicas(const Op& op) { return op.is("replica_gather") || op.is("replica_sum") || op.is("replica_add"); }
 
 std::unique_ptr<Program> build_program(const Graph& graph, const CompileOptions& options, const Backend& backend) {
   return ProgramBuilder(graph, options, backend).run();

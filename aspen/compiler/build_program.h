@@ -13,4 +13,7 @@ namespace aspen {
 
 std::unique_ptr<Program> build_program(const Graph& graph, const CompileOptions& options, const Backend& backend);
 
+// Whether the executor hands the op its first input in every replica.
+bool spans_replicas(const Op& op);
+
 }  // namespace aspen

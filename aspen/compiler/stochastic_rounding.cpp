@@ -35,12 +35,6 @@ bool is_transfer(const Op& op) {
          op.def().is_alias();
 }
 
-bool rounds_to_half(const Op& op) {
-  if (op.num_inputs() == 0 || only_moves(op) || is_transfer(op) || op.def().is_impure()) return false;
-  std::vector<Value*> outputs = op.outputs();
-  return std::any_of(outputs.begin(), outputs.end(), [](const Value* y) { return y->dtype() == DType::kF16; });
-}
-
 // -- the kernel -----------------------------------------------------------------------------------------------------
 using Draws = Rounding::Draws;
 
@@ -134,6 +128,12 @@ Half round_at_random(float x, std::uint32_t bits) {
   }
   if (std::signbit(x)) half |= 0x8000;
   return std::bit_cast<Half>(half);
+}
+
+bool rounds_to_half(const Op& op) {
+  if (op.num_inputs() == 0 || only_moves(op) || is_transfer(op) || op.def().is_impure()) return false;
+  std::vector<Value*> outputs = op.outputs();
+  return std::any_of(outputs.begin(), outputs.end(), [](const Value* y) { return y->dtype() == DType::kF16; });
 }
 
 RandomRoundings::RandomRoundings(const Graph& graph) {

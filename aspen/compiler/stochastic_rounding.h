@@ -1,6 +1,6 @@
 // Half results rounded at random: up or down with a probability in proportion to the distance, so that the mean over
-// many roundings is the result itself. Numbers that half holds stay as they are. bfloat16 is rounded to the nearest, as is
-// everything but half.
+// many roundings is the result itself. Numbers that half holds stay as they are. bfloat16 is rounded to the nearest, as
+// is everything but half.
 //
 // The numbers drawn follow from seed, step, replica and what an op computes, never from where: whatever devices a model
 // is placed on, and if a backward pass computes a value again, results are the same. Updates draw the same numbers on
@@ -18,6 +18,9 @@ namespace aspen {
 
 // `bits`: 32 random ones. Beyond the largest half there is no upper neighbour: there the nearest is taken.
 Half round_at_random(float x, std::uint32_t bits);
+
+// Whether an op computes half results, rather than to move them.
+bool rounds_to_half(const Op& op);
 
 // How the ops of a graph that round results to half draw their random numbers.
 class RandomRoundings {

@@ -1,12 +1,15 @@
-// Structs as bytes and back. One function lists the fields of a struct, for both directions:
+// Structs as bytes and back. One function lists the fields of a struct, for both directions; it names all of them, so
+// that a new one cannot be forgotten:
 //
 //   template <class Stream>
 //   void visit(Stream& stream, Wait& wait) {
-//     stream(wait.task, wait.lag);
+//     auto& [task, lag] = wait;
+//     stream(task, lag);
 //   }
 //
 // Numbers are little-endian, sizes 8 bytes, lists and text a size and what follows. The reader believes nothing: it
-// never reads past the end, makes room for a list only as its items arrive, and a value that cannot be is a FileError.
+// never reads past the end, makes room for a list only as its items arrive, goes only so deep into structs within
+// structs, and a value that cannot be is a FileError.
 #pragma once
 
 #include <bit>
@@ -147,10 +150,16 @@ class ByteReader {
   }
   template <class T>
   void take(T& fields) {
+    if (depth_ == kDeepest) throw FileError("it is nested more than {} deep", kDeepest);
+    ++depth_;
     visit(static_cast<Self&>(*this), fields);
+    --depth_;
   }
 
+  static constexpr int kDeepest = 64;  // of structs within structs; an instruction may hold others
+
   std::span<const std::byte> rest_;
+  int depth_ = 0;
 };
 
 }  // namespace aspen

@@ -1,59 +1,104 @@
 #include "aspen/program_file/program_check.h"
 
-#include <limits>
+#include <unistd.h>
 
-#include "aspen/compiler/ir/builder.h"
-#include "aspen/program_file/byte_stream.h"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "aspen/program_file/instruction_check.h"
+#include "aspen/program_file/place_check.h"
+#include "aspen/runtime/thread_plan.h"
+#include "aspen/runtime/variable_refresh.h"
 
 namespace aspen {
 namespace {
 
-constexpr std::size_t kMaxRank = 64;
-constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+// Rounds are counted in 32 bits (ProgressCounter).
+constexpr std::int64_t kMostRounds = std::numeric_limits<std::int32_t>::max() - 1;
+// What an executor keeps beside the arenas, at most, for each thing a program lists.
+constexpr std::size_t kBytesOfThing = 4096;
 
-template <class... Args>
-void expect(bool holds, fmt::format_string<Args...> format, Args&&... args) {
-  if (!holds) throw FileError(format, std::forward<Args>(args)...);
-}
-
-void check_type(const TensorType& type) {
-  expect(type.shape.size() <= kMaxRank, "a tensor has {} axes", type.shape.size());
-  std::int64_t size = static_cast<std::int64_t>(size_of(type.dtype));
-  for (std::int64_t extent : type.shape) {
-    expect(extent >= 0 && (extent == 0 || size <= kLargest / extent), "a tensor has shape {}", to_string(type.shape));
-    size *= extent;
+// Sums and products that stay at the largest number instead of beginning anew.
+class Total {
+ public:
+  void add(std::size_t bytes, std::size_t times = 1) {
+    std::size_t product = 0;
+    if (__builtin_mul_overflow(bytes, times, &product) || __builtin_add_overflow(bytes_, product, &bytes_)) {
+      bytes_ = std::numeric_limits<std::size_t>::max();
+    }
   }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_ = 0;
+};
+
+// Of one replica.
+std::size_t memory_of(const Program& program) {
+  Total total;
+  for (const DevicePlan& device : program.devices) {
+    for (std::size_t bytes :
+         {device.variable_bytes, device.constant_bytes, device.scratch_bytes, device.host_variable_bytes}) {
+      total.add(bytes);
+    }
+  }
+  for (const Lane& lane : program.lanes) {
+    for (std::size_t bytes : {lane.slot_bytes, lane.host_slot_bytes}) {
+      total.add(bytes, static_cast<std::size_t>(lane.depth));
+      total.add(kBufferAlignment, static_cast<std::size_t>(lane.depth));
+    }
+  }
+  std::size_t things = program.devices.size() + program.lanes.size() + program.variables.size();
+  for (const auto* tasks : {&program.step, &program.update}) {
+    things += tasks->size();
+    for (const Task& task : *tasks) things += task.instructions.size() / 8;
+  }
+  total.add(kBytesOfThing, things);
+  return total.bytes();
 }
 
 class ProgramCheck {
  public:
-  explicit ProgramCheck(const Program& program) : program_(program), builder_(graph_) {}
+  ProgramCheck(const Program& program, const ProgramLimits& limits)
+      : program_(program), limits_(limits), places_(program), instructions_(program) {}
 
   void run() {
-    expect(program_.replicas >= 1, "there are {} replicas", program_.replicas);
-    expect(program_.gradient_accumulation >= 1, "an update comes after {} micro-batches",
-           program_.gradient_accumulation);
+    check_sizes();
     check_grouping(program_.input_grouping);
-    for (const Lane& lane : program_.lanes) {
-      check_index(lane.device, program_.devices.size(), "device");
-      expect(lane.depth >= 1, "a lane has a depth of {}", lane.depth);
-    }
     for (const ProgramTensor& tensor : program_.inputs) check_type(tensor.type);
     for (const ProgramTensor& tensor : program_.outputs) check_type(tensor.type);
-    for (const ProgramVariable& variable : program_.variables) check(variable);
-    for (const VariableOutput& output : program_.variable_outputs) check(output);
+    check_variables();
     for (const ProgramConstant& constant : program_.constants) {
-      expect(constant.buffer.arena == Arena::kConstants && !constant.buffer.absent,
-             "a constant lies where none should");
-      check_place(constant.buffer, constant.bytes.size());
+      expect(constant.buffer.arena == Arena::kConstants, "a constant lies where none should");
+      places_.check(constant.buffer, constant.bytes.size());
     }
-    check(program_.step);
-    check(program_.update);
+    expect(program_.training || program_.update.empty(), "a program for inference updates weights");
+    check_tasks(program_.step, false);
+    check_tasks(program_.update, true);
+    check_outputs();
+    check_exchanges();
   }
 
  private:
-  static void check_index(std::size_t index, std::size_t count, const char* what) {
-    expect(index < count, "there is no {} {}", what, index);
+  // Before anything else: nothing below asks for more than this.
+  void check_sizes() const {
+    expect(program_.replicas >= 1, "there are {} replicas", program_.replicas);
+    const std::size_t devices = std::max<std::size_t>(1, program_.devices.size());
+    expect(program_.replicas <= limits_.devices / devices,
+           "it is for {} replicas of {} devices; at most {} work together", program_.replicas, devices,
+           limits_.devices);
+    expect(program_.gradient_accumulation >= 1 && program_.gradient_accumulation <= kMostRounds,
+           "an update comes after {} micro-batches", program_.gradient_accumulation);
+    for (const Lane& lane : program_.lanes) {
+      check_index(lane.device, program_.devices.size(), "device");
+      expect(lane.depth >= 1 && lane.depth <= kMostRounds, "a lane has a depth of {}", lane.depth);
+    }
+    Total total;
+    total.add(memory_of(program_), program_.replicas);
+    expect(total.bytes() <= limits_.memory, "it needs {} bytes of memory, and there are {}", total.bytes(),
+           limits_.memory);
   }
 
   void check_grouping(const ReplicaGrouping& grouping) const {
@@ -62,37 +107,24 @@ class ProgramCheck {
            program_.replicas, grouping.size);
   }
 
-  std::size_t arena_bytes(const BufferRef& place) const {
-    const bool in_lane = place.arena == Arena::kSlots || place.arena == Arena::kHostSlots;
-    check_index(place.owner, in_lane ? program_.lanes.size() : program_.devices.size(), in_lane ? "lane" : "device");
-    switch (place.arena) {
-      case Arena::kVariables: return program_.devices[place.owner].variable_bytes;
-      case Arena::kConstants: return program_.devices[place.owner].constant_bytes;
-      case Arena::kScratch: return program_.devices[place.owner].scratch_bytes;
-      case Arena::kHostVariables: return program_.devices[place.owner].host_variable_bytes;
-      case Arena::kSlots: return program_.lanes[place.owner].slot_bytes;
-      case Arena::kHostSlots: return program_.lanes[place.owner].host_slot_bytes;
+  // -- variables and outputs ------------------------------------------------------------------------------------------
+  void check_variables() const {
+    std::set<std::string_view> names;
+    for (const ProgramVariable& variable : program_.variables) {
+      expect(names.insert(variable.name).second, "there are two variables \"{}\"", variable.name);
+      check(variable);
     }
-    return 0;
-  }
-
-  void check_place(const BufferRef& place, std::size_t bytes) const {
-    expect(!place.absent, "a buffer is absent that must be there");
-    expect(place.bytes == bytes, "a buffer has {} bytes for a tensor of {}", place.bytes, bytes);
-    check_place(place);
-  }
-  void check_place(const BufferRef& place) const {
-    if (place.absent) return;
-    const std::size_t room = arena_bytes(place);
-    expect(place.bytes <= room && place.offset <= room - place.bytes, "a buffer of {} bytes lies outside of its arena",
-           place.bytes);
-    expect(place.offset % kBufferAlignment == 0, "a buffer begins at byte {}", place.offset);
   }
 
   void check(const ProgramVariable& variable) const {
     check_type(variable.type);
     check_grouping(variable.grouping);
     expect(!variable.places.empty(), "variable \"{}\" has no place", variable.name);
+    const bool is_spread = variable.sharded || variable.gathered;
+    expect(!is_spread || variable.grouping.num_groups(program_.replicas) == 1,
+           "variable \"{}\" is in shards, but replicas do not share it", variable.name);
+    expect(!variable.sharded || (!variable.reduced && !variable.gathered),
+           "variable \"{}\" is in shards, which are neither reduced nor gathered", variable.name);
     std::size_t bytes = variable.type.bytes();
     if (variable.sharded) {
       bytes = static_cast<std::size_t>(shard_elements(variable.type.numel(), program_.replicas)) *
@@ -101,91 +133,102 @@ class ProgramCheck {
     for (const BufferRef& place : variable.places) {
       expect(place.arena == Arena::kVariables || place.arena == Arena::kHostVariables,
              "variable \"{}\" lies where none should", variable.name);
-      check_place(place, bytes);
+      places_.check(place, bytes);
     }
   }
 
-  void check(const VariableOutput& output) const {
-    check_index(output.output, program_.outputs.size(), "output");
-    check_index(output.variable, program_.variables.size(), "variable");
-    expect(!program_.variables[output.variable].sharded, "a sharded variable is an output");
-    expect(program_.variables[output.variable].type.bytes() == program_.outputs[output.output].type.bytes(),
-           "output {} is not what its variable holds", output.output);
+  // Every output comes from one place.
+  void check_outputs() const {
+    std::vector<int> givers(program_.outputs.size());
+    for (const VariableOutput& entry : program_.variable_outputs) {
+      check_index(entry.output, program_.outputs.size(), "output");
+      check_index(entry.variable, program_.variables.size(), "variable");
+      const ProgramVariable& variable = program_.variables[entry.variable];
+      expect(!variable.sharded && variable.type.bytes() == program_.outputs[entry.output].type.bytes(),
+             "output {} is not what its variable holds", entry.output);
+      expect(computes(program_, variable.places[0].owner), "output {} is on a device that computes nothing",
+             entry.output);
+      ++givers[entry.output];
+    }
+    for (const Task& task : program_.step) {
+      for (const OutputCopy& copy : task.outputs) ++givers[copy.output];
+    }
+    for (std::size_t i = 0; i < givers.size(); ++i) {
+      expect(givers[i] == 1 || (givers[i] == 0 && !program_.has_transfers), "output {} comes from {} places", i,
+             givers[i]);
+    }
   }
 
-  void check(const std::vector<Task>& tasks) {
+  // -- tasks ----------------------------------------------------------------------------------------------------------
+  void check_tasks(const std::vector<Task>& tasks, bool is_update) const {
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       const Task& task = tasks[i];
       check_index(task.device, program_.devices.size(), "device");
       check_index(task.lane, program_.lanes.size(), "lane");
-      for (const InputCopy& copy : task.inputs) {
-        check_index(copy.input, program_.inputs.size(), "input");
-        check_place(copy.to, program_.inputs[copy.input].type.bytes());
+      expect(std::isfinite(task.cost) && std::isfinite(task.nanoseconds) && task.cost >= 0 && task.nanoseconds >= 0,
+             "task {} takes {} and {} ns", i, task.cost, task.nanoseconds);
+      check_transfers(task, is_update);
+      for (const Wait& wait : task.waits) check(wait, i, tasks.size(), is_update);
+      for (const Instruction& instruction : task.instructions) {
+        try {
+          instructions_.check(instruction, task.device, is_update);
+        } catch (const Error& error) {
+          throw FileError("{}\n  in task \"{}\"", error.what(), task.name);
+        }
       }
-      for (const OutputCopy& copy : task.outputs) {
-        check_index(copy.output, program_.outputs.size(), "output");
-        check_place(copy.from, program_.outputs[copy.output].type.bytes());
-      }
-      for (const Wait& wait : task.waits) {
-        check_index(wait.task, tasks.size(), "task");
-        expect(wait.lag > 0 || (wait.lag == 0 && wait.task < i), "task {} waits for task {} in vain", i, wait.task);
-      }
-      for (const Instruction& instruction : task.instructions) check(instruction);
+    }
+    // A crew that computes nothing takes no part in updates: who waits for it would wait forever.
+    for (const Task& task : tasks) {
+      expect(!is_update || computes(program_, task.device), "task \"{}\" updates on a device that computes nothing",
+             task.name);
     }
   }
 
-  void check(const Instruction& instruction) {
-    check_place(instruction.workspace);
-    if (instruction.is_copy) {
-      expect(instruction.inputs.size() == 1 && instruction.outputs.size() == 1, "a copy has not one place to go");
-      check_place(instruction.inputs[0], instruction.outputs[0].bytes);
-      check_place(instruction.outputs[0], instruction.outputs[0].bytes);
-      return;
+  void check_transfers(const Task& task, bool is_update) const {
+    expect(!is_update || (task.inputs.empty() && task.outputs.empty()), "an update has inputs or outputs");
+    expect(program_.has_transfers || task.inputs.empty(), "a program without transfers has inputs");
+    for (const InputCopy& copy : task.inputs) {
+      check_index(copy.input, program_.inputs.size(), "input");
+      places_.check_written(copy.to, program_.inputs[copy.input].type.bytes(), task.device);
     }
-    const KernelRequest& request = instruction.request;
-    expect(request.inputs.size() == instruction.inputs.size() && request.outputs.size() == instruction.outputs.size(),
-           "op {} has another number of buffers than of operands", request.op);
-    std::vector<Value*> inputs;
-    for (std::size_t i = 0; i < request.inputs.size(); ++i) {
-      expect(request.inputs[i].present != instruction.inputs[i].absent, "an operand of op {} has no buffer",
-             request.op);
-      inputs.push_back(nullptr);
-      if (!request.inputs[i].present) continue;
-      check_type(request.inputs[i].type);
-      check_place(instruction.inputs[i], request.inputs[i].type.bytes());
-      inputs.back() = graph_.add_input(fmt::format("x{}", num_values_++), request.inputs[i].type);
+    for (const OutputCopy& copy : task.outputs) {
+      check_index(copy.output, program_.outputs.size(), "output");
+      places_.check_read(copy.from, program_.outputs[copy.output].type.bytes(), task.device);
     }
-    for (std::size_t i = 0; i < request.outputs.size(); ++i) {
-      check_type(request.outputs[i]);
-      check_place(instruction.outputs[i], request.outputs[i].bytes());
-    }
-    check_results(request, std::move(inputs));
   }
 
-  // The op's own rule says what it makes of such operands.
-  void check_results(const KernelRequest& request, std::vector<Value*> inputs) {
-    const Op* op = nullptr;
-    try {
-      op = builder_.emit(request.op, std::move(inputs), request.attrs);
-    } catch (const UserError& error) {
-      throw FileError("{}", error.what());
-    }
-    expect(op->num_outputs() == request.outputs.size(), "op {} has {} results where {} are stored", request.op,
-           op->num_outputs(), request.outputs.size());
-    for (std::size_t i = 0; i < request.outputs.size(); ++i) {
-      expect(op->output(i)->type() == request.outputs[i], "result {} of op {} is {} where {} is stored", i, request.op,
-             to_string(op->output(i)->type()), to_string(request.outputs[i]));
+  // A wait within a round leads to an earlier task: so there is an order that meets all of them. Replicas may share a
+  // thread, on which one goes through all steps before another; updates they go through side by side.
+  void check(const Wait& wait, std::size_t task, std::size_t num_tasks, bool is_update) const {
+    check_index(wait.task, num_tasks, "task");
+    expect(wait.lag >= 0 && wait.lag <= kMostRounds && (wait.lag > 0 || wait.task < task),
+           "task {} waits for task {} in vain", task, wait.task);
+    expect(!wait.in_all_replicas || is_update, "a step waits for all replicas");
+  }
+
+  // What an update writes is copied to all places of a variable, by the devices that have them.
+  void check_exchanges() const {
+    for (const ProgramVariable& variable : program_.variables) {
+      if ((!variable.gathered && variable.places.size() == 1) || !is_updated(program_, variable)) continue;
+      for (const BufferRef& place : variable.places) {
+        expect(computes(program_, place.owner), "variable \"{}\" has a place on a device that computes nothing",
+               variable.name);
+      }
     }
   }
 
   const Program& program_;
-  Graph graph_;
-  Builder builder_;
-  std::size_t num_values_ = 0;
+  const ProgramLimits& limits_;
+  PlaceCheck places_;
+  InstructionCheck instructions_;
 };
 
 }  // namespace
 
-void check_program(const Program& program) { ProgramCheck(program).run(); }
+std::uint64_t memory_of_this_machine() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+void check_program(const Program& program, const ProgramLimits& limits) { ProgramCheck(program, limits).run(); }
 
 }  // namespace aspen

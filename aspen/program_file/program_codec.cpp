@@ -4,8 +4,8 @@
 
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/make_kernel.h"
-#include "aspen/program_file/program_check.h"
 #include "aspen/program_file/program_fields.h"
+#include "aspen/program_file/sections.h"
 #include "aspen/runtime/copy_kernel.h"
 
 namespace aspen {
@@ -14,14 +14,14 @@ namespace {
 // -- streams that know attributes -------------------------------------------------------------------------------------
 class ProgramWriter : public ByteWriter<ProgramWriter> {
  public:
-  void attributes(KernelRequest& request);
+  void attributes(const std::string& op, Attrs& attrs);
 };
 
 class ProgramReader : public ByteReader<ProgramReader> {
  public:
   ProgramReader(std::span<const std::byte> bytes, const HostFunctionReader& host_functions)
       : ByteReader(bytes), host_functions_(host_functions) {}
-  void attributes(KernelRequest& request);
+  void attributes(const std::string& op, Attrs& attrs);
 
  private:
   const HostFunctionReader& host_functions_;
@@ -107,28 +107,47 @@ class AttributeReader final : public AttributeFields<ProgramReader> {
     std::string function;
     std::vector<std::byte> stored;
     stream_(function, stored);
-    if (!host_functions_) {
-      throw FileError("it calls {} on the host, which this program cannot do", function);
-    }
-    field = host_functions_(function, stored);
+    if (host_functions_) field = host_functions_(function, stored);
+    if (field == nullptr) throw FileError("it calls {} on the host, which is not known here", function);
   }
 
  private:
   const HostFunctionReader& host_functions_;
 };
 
-void ProgramWriter::attributes(KernelRequest& request) {
+void ProgramWriter::attributes(const std::string&, Attrs& attrs) {
   AttributeWriter writer(*this);
-  request.attrs.visited(writer);
+  attrs.visited(writer);
 }
 
-void ProgramReader::attributes(KernelRequest& request) {
-  const OpDef* def = op_registry().try_find(request.op);
-  if (def == nullptr) throw FileError("it has an op \"{}\", which is not known here", request.op);
+void ProgramReader::attributes(const std::string& op, Attrs& attrs) {
+  const OpDef* def = op_registry().try_find(op);
+  if (def == nullptr) throw FileError("it has an op \"{}\", which is not known here", op);
   AttributeReader reader(*this, host_functions_);
-  request.attrs = def->default_attrs().visited(reader);
+  attrs = def->default_attrs().visited(reader);
 }
 
+// -- names and kinds of attributes ------------------------------------------------------------------------------------
+// Of each op its name and its attributes, as text.
+class AttributeNames final : public AttrVisitor {
+ public:
+  void operator()(const char* name, std::int64_t&) override { add(name, Kind::kInteger); }
+  void operator()(const char* name, double&) override { add(name, Kind::kReal); }
+  void operator()(const char* name, bool&) override { add(name, Kind::kFlag); }
+  void operator()(const char* name, DType&) override { add(name, Kind::kType); }
+  void operator()(const char* name, std::string&) override { add(name, Kind::kText); }
+  void operator()(const char* name, std::vector<std::int64_t>&) override { add(name, Kind::kIntegers); }
+  void operator()(const char* name, std::vector<double>&) override { add(name, Kind::kReals); }
+  void operator()(const char* name, Blob&) override { add(name, Kind::kBlob); }
+  void operator()(const char* name, std::shared_ptr<HostFunction>&) override { add(name, Kind::kFunction); }
+  void operator()(const char* name, std::shared_ptr<CustomGradient>&) override { add(name, Kind::kGradient); }
+  std::string text;
+
+ private:
+  void add(const char* name, Kind kind) { text += fmt::format(" {}:{}", name, static_cast<int>(kind)); }
+};
+
+// -- kernels ----------------------------------------------------------------------------------------------------------
 void make_kernels(std::vector<Task>& tasks, const Backend& backend) {
   for (Task& task : tasks) {
     for (Instruction& instruction : task.instructions) {
@@ -151,15 +170,30 @@ std::vector<std::byte> encode_program(const Program& program) {
 }
 
 std::unique_ptr<Program> decode_program(std::span<const std::byte> bytes, const Backend& backend,
-                                        const HostFunctionReader& host_functions) {
-  auto program = std::make_unique<Program>();
-  ProgramReader reader(bytes, host_functions);
-  visit(reader, *program);
-  reader.expect_end();
-  check_program(*program);
-  make_kernels(program->step, backend);
-  make_kernels(program->update, backend);
-  return program;
+                                        const HostFunctionReader& host_functions, const ProgramLimits& limits) {
+  try {
+    auto program = std::make_unique<Program>();
+    ProgramReader reader(bytes, host_functions);
+    visit(reader, *program);
+    reader.expect_end();
+    check_program(*program, limits);
+    make_kernels(program->step, backend);
+    make_kernels(program->update, backend);
+    return program;
+  } catch (const FileError&) {
+    throw;
+  } catch (const std::exception& error) {  // of an op that is asked for what it cannot do
+    throw FileError("{}", error.what());
+  }
+}
+
+std::uint64_t op_set() {
+  AttributeNames names;
+  for (const OpDef* def : op_registry().all()) {
+    names.text += "\n" + def->name();
+    def->default_attrs().visited(names);
+  }
+  return checksum(std::as_bytes(std::span(names.text)));
 }
 
 }  // namespace aspen

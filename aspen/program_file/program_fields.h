@@ -1,4 +1,5 @@
-// The fields of a program, listed once for writing and reading. Kernels are not among them.
+// The fields of a program, listed once for writing and reading. Each list takes its struct apart into all of its
+// fields: one that is added to a struct does not compile until it stands here, too. Kernels are made again.
 #pragma once
 
 #include "aspen/runtime/program.h"
@@ -7,101 +8,128 @@ namespace aspen {
 
 template <class Stream>
 void visit(Stream& stream, TensorType& type) {
-  stream.choice(type.dtype, static_cast<DType>(kNumDTypes - 1));
-  stream(type.shape);
+  auto& [dtype, shape] = type;
+  stream.choice(dtype, static_cast<DType>(kNumDTypes - 1));
+  stream(shape);
 }
 
 template <class Stream>
 void visit(Stream& stream, BufferRef& place) {
-  stream.choice(place.arena, Arena::kHostSlots);
-  stream(place.owner, place.offset, place.bytes, place.absent);
+  auto& [arena, owner, offset, bytes, absent] = place;
+  stream.choice(arena, Arena::kHostSlots);
+  stream(owner, offset, bytes, absent);
 }
 
 template <class Stream>
 void visit(Stream& stream, KernelInput& input) {
-  stream(input.type, input.present);
+  auto& [type, present] = input;
+  stream(type, present);
 }
 
 template <class Stream>
 void visit(Stream& stream, Rounding& rounding) {
-  stream(rounding.stream);
-  stream.choice(rounding.draws, Rounding::Draws::kPerShard);
+  auto& [random_stream, draws] = rounding;
+  stream(random_stream);
+  stream.choice(draws, Rounding::Draws::kPerShard);
+}
+
+// Attributes depend on the op: they are the business of the stream.
+template <class Stream>
+void visit(Stream& stream, KernelRequest& request) {
+  auto& [op, attrs, inputs, outputs, half_partials, rounding] = request;
+  stream(op);
+  stream.attributes(op, attrs);
+  stream(inputs, outputs, half_partials, rounding);
+}
+
+// A copy has no request: only the name of the op it stands for, for messages.
+template <class Stream>
+void visit(Stream& stream, Instruction& instruction) {
+  auto& [request, location, kernel, inputs, outputs, workspace, is_copy, spans_replicas, is_backward, updates_weight] =
+      instruction;
+  stream(is_copy);
+  if (is_copy) {
+    stream(request.op);
+  } else {
+    stream(request);
+  }
+  stream(location, inputs, outputs, workspace, spans_replicas, is_backward, updates_weight);
 }
 
 template <class Stream>
 void visit(Stream& stream, DevicePlan& plan) {
-  stream(plan.variable_bytes, plan.constant_bytes, plan.scratch_bytes, plan.host_variable_bytes);
+  auto& [variable_bytes, constant_bytes, scratch_bytes, host_variable_bytes] = plan;
+  stream(variable_bytes, constant_bytes, scratch_bytes, host_variable_bytes);
 }
 
 template <class Stream>
 void visit(Stream& stream, Lane& lane) {
-  stream(lane.device, lane.depth, lane.slot_bytes, lane.host_slot_bytes);
+  auto& [device, depth, slot_bytes, host_slot_bytes] = lane;
+  stream(device, depth, slot_bytes, host_slot_bytes);
 }
 
 template <class Stream>
 void visit(Stream& stream, Wait& wait) {
-  stream(wait.task, wait.lag, wait.in_all_replicas);
+  auto& [task, lag, in_all_replicas] = wait;
+  stream(task, lag, in_all_replicas);
 }
 
 template <class Stream>
 void visit(Stream& stream, InputCopy& copy) {
-  stream(copy.input, copy.to);
+  auto& [input, to] = copy;
+  stream(input, to);
 }
 
 template <class Stream>
 void visit(Stream& stream, OutputCopy& copy) {
-  stream(copy.output, copy.from);
-}
-
-// An instruction's attributes depend on its op: they are the business of the stream.
-template <class Stream>
-void visit(Stream& stream, Instruction& instruction) {
-  KernelRequest& request = instruction.request;
-  stream(request.op, request.inputs, request.outputs, request.half_partials, request.rounding);
-  stream(instruction.location, instruction.inputs, instruction.outputs, instruction.workspace, instruction.is_copy,
-         instruction.spans_replicas, instruction.is_backward, instruction.updates_weight);
-  if (!instruction.is_copy) stream.attributes(request);
+  auto& [output, from] = copy;
+  stream(output, from);
 }
 
 template <class Stream>
 void visit(Stream& stream, Task& task) {
-  stream(task.name, task.device, task.lane, task.stage, task.cost, task.nanoseconds, task.moves);
-  stream(task.inputs, task.instructions, task.outputs, task.waits);
+  auto& [name, device, lane, stage, cost, nanoseconds, moves, inputs, instructions, outputs, waits] = task;
+  stream(name, device, lane, stage, cost, nanoseconds, moves, inputs, instructions, outputs, waits);
 }
 
 template <class Stream>
 void visit(Stream& stream, ProgramTensor& tensor) {
-  stream(tensor.name, tensor.type);
+  auto& [name, type] = tensor;
+  stream(name, type);
 }
 
 template <class Stream>
 void visit(Stream& stream, ReplicaGrouping& grouping) {
-  stream.choice(grouping.kind, ReplicaGrouping::Kind::kNone);
-  stream(grouping.size, grouping.returns_all);
+  auto& [kind, size, returns_all] = grouping;
+  stream.choice(kind, ReplicaGrouping::Kind::kNone);
+  stream(size, returns_all);
 }
 
 template <class Stream>
 void visit(Stream& stream, ProgramVariable& variable) {
-  stream(variable.name, variable.type, variable.places, variable.initial, variable.accumulator, variable.reduced,
-         variable.sharded, variable.gathered, variable.grouping);
+  auto& [name, type, places, initial, accumulator, reduced, sharded, gathered, grouping] = variable;
+  stream(name, type, places, initial, accumulator, reduced, sharded, gathered, grouping);
 }
 
 template <class Stream>
-void visit(Stream& stream, VariableOutput& output) {
-  stream(output.output, output.variable);
+void visit(Stream& stream, VariableOutput& entry) {
+  auto& [output, variable] = entry;
+  stream(output, variable);
 }
 
 template <class Stream>
 void visit(Stream& stream, ProgramConstant& constant) {
-  stream(constant.buffer, constant.bytes);
+  auto& [buffer, bytes] = constant;
+  stream(buffer, bytes);
 }
 
 template <class Stream>
 void visit(Stream& stream, Program& program) {
-  stream(program.name, program.inputs, program.outputs, program.variables, program.variable_outputs,
-         program.tensor_names, program.constants, program.devices, program.lanes, program.step, program.update);
-  stream(program.gradient_accumulation, program.training, program.replicas, program.input_grouping,
-         program.has_transfers, program.checks_floats, program.adjusts_loss_scaling);
+  auto& [name, inputs, outputs, variables, variable_outputs, tensor_names, constants, devices, lanes, step, update,
+         gradient_accumulation, training, replicas, input_grouping, has_transfers, checks_floats,
+         adjusts_loss_scaling] = program;
+  stream(name, inputs, outputs, variables, variable_outputs, tensor_names, constants, devices, lanes, step, update);
+  stream(gradient_accumulation, training, replicas, input_grouping, has_transfers, checks_floats, adjusts_loss_scaling);
 }
 
 }  // namespace aspen

@@ -14,31 +14,39 @@
 
 namespace aspen {
 
-// Who wrote a program, and what its kernels were made by. Both must be the same to read it.
+// Who wrote a program, and what its kernels were made by. All of it must be the same to read it.
 struct ProgramOrigin {
-  std::string version;  // of Aspen
-  std::string backend;  // Backend::fingerprint()
+  std::string version;    // of Aspen
+  std::uint64_t ops = 0;  // op_set(): builds of one version may differ
+  std::string backend;    // Backend::fingerprint()
+  bool operator==(const ProgramOrigin&) const = default;
 };
 
-// What a device held when the program was stored.
+// What the devices held when a program was stored.
 struct ProgramState {
-  std::map<std::string, std::vector<std::byte>> variables;  // as the host sees them; missing: as at the start
-  std::uint64_t seed = 0, step = 0;                         // of random ops
+  // As the host sees them or, where replicas differ that the host sees as one, what each replica holds, one after the
+  // other (Executor::read_replicas). Missing: as at the start.
+  std::map<std::string, std::vector<std::byte>> variables;
+  std::uint64_t seed = 0, step = 0;  // of random ops
 };
 
 std::string aspen_version();
+// Of programs that are stored by this process.
+ProgramOrigin current_origin(const Backend& backend);
 
 void store_program(Sections& file, const Program& program, const Backend& backend);
 void store_state(Sections& file, const ProgramState& state);
 
 ProgramOrigin origin_of(const Sections& file);
-// A FileError says what does not fit, and what to do, if the program was made by another version or for another
-// backend.
+// A FileError, without the name of the file, says what does not fit, and what to do, if the program was made by another
+// version or for another backend.
 std::unique_ptr<Program> load_program(const Sections& file, const Backend& backend,
-                                      const HostFunctionReader& host_functions = nullptr);
+                                      const HostFunctionReader& host_functions = nullptr,
+                                      const ProgramLimits& limits = {});
 ProgramState load_state(const Sections& file);
 
-// From and to the memory of a loaded program.
+// From and to the memory of a loaded program, which then goes on bit for bit. A state that is not of this program is a
+// UserError.
 ProgramState state_of(const Executor& executor);
 void restore(Executor& executor, const ProgramState& state);
 

@@ -1,14 +1,9 @@
 #include "aspen/program_file/sections.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cerrno>
-#include <system_error>
+
+#include "aspen/program_file/whole_file.h"
 
 namespace aspen {
 namespace {
@@ -16,13 +11,14 @@ namespace {
 constexpr std::array<char, 8> kMagic = {'A', 'S', 'P', 'E', 'N', 'P', 'R', 'G'};
 constexpr std::uint32_t kFormat = 1;
 constexpr std::size_t kNameSize = 16, kAlignment = 64;
+constexpr std::array<std::byte, kAlignment> kFilling = {};
 
 struct Header {
   std::array<char, 8> magic = kMagic;
   std::uint32_t format = kFormat;
   std::uint32_t num_sections = 0;
   std::uint64_t file_size = 0;
-  std::uint64_t table_checksum = 0;  // of what lies before it and of the table
+  std::uint64_t table_checksum = 0;
 };
 
 struct Entry {
@@ -32,7 +28,9 @@ struct Entry {
 
 static_assert(sizeof(Header) == 32 && sizeof(Entry) == 40);
 
-std::size_t aligned(std::size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+std::uint64_t aligned(std::uint64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+std::span<const std::byte> filling(std::uint64_t size) { return std::span(kFilling).first(aligned(size) - size); }
 
 std::uint64_t checksum_of(Header header, std::span<const Entry> table) {
   header.table_checksum = 0;
@@ -41,75 +39,69 @@ std::uint64_t checksum_of(Header header, std::span<const Entry> table) {
   return checksum(std::as_bytes(std::span(both)));
 }
 
+bool is_name(std::string_view name) {
+  return !name.empty() && name.size() <= kNameSize && name.find('\0') == std::string::npos;
+}
+
+std::array<char, kNameSize> filled_name(std::string_view name) {
+  std::array<char, kNameSize> filled = {};
+  std::copy(name.begin(), name.end(), filled.begin());
+  return filled;
+}
+
 std::string name_of(const Entry& entry) {
   return {entry.name.begin(), std::find(entry.name.begin(), entry.name.end(), '\0')};
 }
 
-// -- files ------------------------------------------------------------------------------------------------------------
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
+// -- reading ----------------------------------------------------------------------------------------------------------
+Header read_header(std::span<const std::byte> bytes) {
+  Header header;
+  if (bytes.size() < sizeof(header)) throw FileError("it has {} bytes, less than any program", bytes.size());
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.magic != kMagic) throw FileError("it does not begin like a program");
+  if (header.format != kFormat) {
+    throw FileError("it is written in format {}, and this version reads format {}; export the model again",
+                    header.format, kFormat);
   }
-  int number() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
+  if (header.file_size != bytes.size()) {
+    throw FileError("it has {} bytes where it had {} when it was written", bytes.size(), header.file_size);
+  }
+  return header;
+}
+
+std::vector<Entry> read_table(std::span<const std::byte> bytes, const Header& header) {
+  if (header.num_sections > (bytes.size() - sizeof(header)) / sizeof(Entry)) {
+    throw FileError("it is too short for its {} sections", header.num_sections);
+  }
+  std::vector<Entry> table(header.num_sections);
+  if (!table.empty()) std::memcpy(table.data(), bytes.data() + sizeof(header), table.size() * sizeof(Entry));
+  if (checksum_of(header, table) != header.table_checksum) throw FileError("its list of sections was changed");
+  return table;
+}
+
+// Walks over a file whose every byte is known to be the header's, the table's, a section's or zero.
+class FileWalk {
+ public:
+  explicit FileWalk(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  std::span<const std::byte> take(std::uint64_t offset, std::uint64_t size, const std::string& what) {
+    if (offset != at_ || size > bytes_.size() - at_) throw FileError("{} is not where it should be", what);
+    const auto taken = bytes_.subspan(at_, size);
+    if (aligned(size) > bytes_.size() - at_) throw FileError("it ends after {}", what);
+    const auto rest = bytes_.subspan(at_ + size, aligned(size) - size);
+    const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+    if (!std::all_of(rest.begin(), rest.end(), is_zero)) throw FileError("the filling after {} was changed", what);
+    at_ += aligned(size);
+    return taken;
+  }
+  void expect_end() const {
+    if (at_ != bytes_.size()) throw FileError("{} bytes are left over", bytes_.size() - at_);
+  }
 
  private:
-  int number_;
+  std::span<const std::byte> bytes_;
+  std::size_t at_ = 0;
 };
-
-std::string last_error() { return std::system_category().message(errno); }
-
-// Removes a file that was not finished.
-class Unfinished {
- public:
-  explicit Unfinished(std::filesystem::path file) : file_(std::move(file)) {}
-  Unfinished(const Unfinished&) = delete;
-  Unfinished& operator=(const Unfinished&) = delete;
-  ~Unfinished() {
-    if (!is_finished) ::unlink(file_.c_str());
-  }
-  bool is_finished = false;
-
- private:
-  std::filesystem::path file_;
-};
-
-[[noreturn]] void cannot_write(const std::filesystem::path& file, const std::string& why) {
-  throw DeviceError(
-      "[program file] cannot write \"{}\": {}. Nothing was written; make room or choose another place, and try again.",
-      file.string(), why);
-}
-
-void write_all(const Descriptor& to, std::span<const std::byte> bytes, const std::filesystem::path& file) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(to.number(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) cannot_write(file, last_error());
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-}
-
-std::vector<std::byte> read_all(const std::filesystem::path& file) {
-  const Descriptor from(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!from.is_open()) throw UserError("[program file] cannot open \"{}\": {}.", file.string(), last_error());
-  struct stat about = {};
-  if (::fstat(from.number(), &about) != 0 || !S_ISREG(about.st_mode)) {
-    throw UserError("[program file] \"{}\" is not a file.", file.string());
-  }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(about.st_size));
-  for (std::size_t at = 0; at < bytes.size();) {
-    const ssize_t got = ::read(from.number(), bytes.data() + at, bytes.size() - at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw UserError("[program file] cannot read \"{}\": {}.", file.string(), last_error());
-    if (got == 0) throw UserError("[program file] \"{}\" became shorter while it was read.", file.string());
-    at += static_cast<std::size_t>(got);
-  }
-  return bytes;
-}
 
 }  // namespace
 
@@ -135,99 +127,86 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 }
 
 void Sections::set(const std::string& name, std::vector<std::byte> bytes) {
-  if (name.empty() || name.size() > kNameSize || name.find('\0') != std::string::npos) {
-    throw InternalError("\"{}\" cannot name a section", name);
-  }
-  sections_[name] = std::move(bytes);
+  if (!is_name(name)) throw InternalError("\"{}\" cannot name a section", name);
+  auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  sections_[name] = {.owner = owner, .bytes = *owner};
 }
 
 std::span<const std::byte> Sections::get(const std::string& name) const {
   auto found = sections_.find(name);
   if (found == sections_.end()) throw FileError("section \"{}\" is missing", name);
-  return found->second;
+  return found->second.bytes;
 }
 
 std::vector<std::string> Sections::names() const {
   std::vector<std::string> result;
-  for (const auto& [name, bytes] : sections_) result.push_back(name);
+  for (const auto& [name, section] : sections_) result.push_back(name);
+  return result;
+}
+
+// Header and table.
+std::vector<std::byte> Sections::head() const {
+  std::vector<Entry> table;
+  std::uint64_t end = aligned(sizeof(Header) + sections_.size() * sizeof(Entry));
+  for (const auto& [name, section] : sections_) {
+    table.push_back(
+        {.name = filled_name(name), .offset = end, .size = section.bytes.size(), .checksum = checksum(section.bytes)});
+    end += aligned(section.bytes.size());
+  }
+  Header header{.num_sections = static_cast<std::uint32_t>(table.size()), .file_size = end};
+  header.table_checksum = checksum_of(header, table);
+  std::vector<std::byte> bytes(sizeof(header) + table.size() * sizeof(Entry));
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  if (!table.empty()) std::memcpy(bytes.data() + sizeof(header), table.data(), table.size() * sizeof(Entry));
+  return bytes;
+}
+
+std::vector<std::span<const std::byte>> Sections::pieces(std::span<const std::byte> head) const {
+  std::vector<std::span<const std::byte>> result = {head, filling(head.size())};
+  for (const auto& [name, section] : sections_) {
+    result.push_back(section.bytes);
+    result.push_back(filling(section.bytes.size()));
+  }
   return result;
 }
 
 std::vector<std::byte> Sections::encode() const {
-  std::vector<Entry> table;
-  std::size_t end = aligned(sizeof(Header) + sections_.size() * sizeof(Entry));
-  for (const auto& [name, bytes] : sections_) {
-    Entry& entry = table.emplace_back();
-    std::copy(name.begin(), name.end(), entry.name.begin());
-    entry.offset = end;
-    entry.size = bytes.size();
-    entry.checksum = checksum(bytes);
-    end += aligned(bytes.size());
-  }
-  Header header{.num_sections = static_cast<std::uint32_t>(table.size()), .file_size = end};
-  header.table_checksum = checksum_of(header, table);
-  std::vector<std::byte> file(end);
-  std::memcpy(file.data(), &header, sizeof(header));
-  if (!table.empty()) std::memcpy(file.data() + sizeof(header), table.data(), table.size() * sizeof(Entry));
-  std::size_t i = 0;
-  for (const auto& [name, bytes] : sections_) {
-    if (!bytes.empty()) std::memcpy(file.data() + table[i].offset, bytes.data(), bytes.size());
-    ++i;
-  }
+  const std::vector<std::byte> beginning = head();
+  std::vector<std::byte> file;
+  for (const auto piece : pieces(beginning)) file.insert(file.end(), piece.begin(), piece.end());
   return file;
 }
 
-Sections Sections::decode(std::span<const std::byte> bytes) {
-  Header header;
-  if (bytes.size() < sizeof(header)) throw FileError("it has {} bytes, less than any program", bytes.size());
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.magic != kMagic) throw FileError("it does not begin like a program");
-  if (header.format != kFormat) {
-    throw FileError("it is written in format {}, and this version reads format {}; export the model again",
-                    header.format, kFormat);
-  }
-  if (header.file_size != bytes.size()) {
-    throw FileError("it has {} bytes where it had {} when it was written", bytes.size(), header.file_size);
-  }
-  if (header.num_sections > (bytes.size() - sizeof(header)) / sizeof(Entry)) {
-    throw FileError("it is too short for its {} sections", header.num_sections);
-  }
-  std::vector<Entry> table(header.num_sections);
-  if (!table.empty()) std::memcpy(table.data(), bytes.data() + sizeof(header), table.size() * sizeof(Entry));
-  if (checksum_of(header, table) != header.table_checksum) throw FileError("its list of sections was changed");
+Sections Sections::decode(std::vector<std::byte> bytes) {
+  const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  const Header header = read_header(*owner);
+  const std::vector<Entry> table = read_table(*owner, header);
+  FileWalk walk(*owner);
+  walk.take(0, sizeof(Header) + table.size() * sizeof(Entry), "its list of sections");
   Sections result;
   for (const Entry& entry : table) {
-    if (entry.offset > bytes.size() || entry.size > bytes.size() - entry.offset) {
-      throw FileError("section \"{}\" reaches beyond its end", name_of(entry));
+    const std::string name = name_of(entry);
+    const bool comes_next = result.sections_.empty() || result.sections_.rbegin()->first < name;
+    if (!is_name(name) || entry.name != filled_name(name) || !comes_next) {
+      throw FileError("the names of its sections are not in order");
     }
-    const auto section = bytes.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.size));
-    if (checksum(section) != entry.checksum) throw FileError("section \"{}\" was changed", name_of(entry));
-    result.set(name_of(entry), {section.begin(), section.end()});
+    const auto section = walk.take(entry.offset, entry.size, fmt::format("section \"{}\"", name));
+    if (checksum(section) != entry.checksum) throw FileError("section \"{}\" was changed", name);
+    result.sections_[name] = {.owner = owner, .bytes = section};
   }
-  // What lies between the sections is part of the file, too.
-  const std::vector<std::byte> again = result.encode();
-  if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end())) throw FileError("its filling was changed");
+  walk.expect_end();
   return result;
 }
 
 void Sections::write(const std::filesystem::path& file) const {
-  static std::atomic<std::uint64_t> count{0};
-  std::filesystem::path unfinished = file;
-  unfinished += fmt::format(".{}.{}.unfinished", ::getpid(), count++);
-  const std::vector<std::byte> bytes = encode();
-  const Descriptor to(::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!to.is_open()) cannot_write(file, last_error());
-  Unfinished guard(unfinished);
-  write_all(to, bytes, file);
-  if (::fsync(to.number()) != 0) cannot_write(file, last_error());
-  if (::rename(unfinished.c_str(), file.c_str()) != 0) cannot_write(file, last_error());
-  guard.is_finished = true;
+  const std::vector<std::byte> beginning = head();
+  write_whole(file, pieces(beginning));
 }
 
 Sections Sections::read(const std::filesystem::path& file) {
-  const std::vector<std::byte> bytes = read_all(file);
+  std::vector<std::byte> bytes = read_whole(file);
   try {
-    return decode(bytes);
+    return decode(std::move(bytes));
   } catch (const FileError& error) {
     throw FileError("[program file] \"{}\" cannot be used: {}. Write it again, or use another one.", file.string(),
                     error.what());

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,20 +23,28 @@ class Sections {
   // A name has 1 to 16 characters.
   void set(const std::string& name, std::vector<std::byte> bytes);
   bool has(const std::string& name) const { return sections_.contains(name); }
-  std::span<const std::byte> get(const std::string& name) const;  // missing: FileError
+  // Missing: FileError. The bytes live as long as this object or a copy of it.
+  std::span<const std::byte> get(const std::string& name) const;
   std::vector<std::string> names() const;
 
   std::vector<std::byte> encode() const;
   // Of bytes that `encode` made and nobody has changed; anything else is a FileError.
-  static Sections decode(std::span<const std::byte> bytes);
+  static Sections decode(std::vector<std::byte> bytes);
 
-  // Whoever opens the file meanwhile sees the one before or the new one. An error names the file and leaves what was
-  // there before.
+  // Errors name the file; see whole_file.h.
   void write(const std::filesystem::path& file) const;
   static Sections read(const std::filesystem::path& file);
 
  private:
-  std::map<std::string, std::vector<std::byte>> sections_;
+  // What was read stays in the one piece it was read in.
+  struct Section {
+    std::shared_ptr<const std::vector<std::byte>> owner;
+    std::span<const std::byte> bytes;
+  };
+  std::vector<std::byte> head() const;
+  std::vector<std::span<const std::byte>> pieces(std::span<const std::byte> head) const;
+
+  std::map<std::string, Section> sections_;
 };
 
 }  // namespace aspen

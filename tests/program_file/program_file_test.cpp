@@ -1,113 +1,26 @@
-// Programs that are stored go on as if they had not been.
+// What is refused, and how it is said; functions on the host.
 #include "aspen/program_file/program_file.h"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "aspen/compiler/compile.h"
 #include "aspen/compiler/ir/builder.h"
-#include "aspen/compiler/ir/parser.h"
 #include "aspen/ops/host_call/host_call.h"
 #include "aspen/program_file/program_check.h"
+#include "example_programs.h"
 #include "tests/support/backends.h"
 
 namespace aspen::testing {
 namespace {
 
-// Two layers with dropout between them, the second on another device if asked for.
-std::string network(bool pipelined) {
-  const char* second = pipelined ? " device 1 stage 1" : "";
-  return fmt::format(R"(graph @main(%x: f32[4, 6], %t: f32[4, 3]) {{
-    variable %a: f32[6, 8] parameter trainable
-    variable %b: f32[8, 3] parameter trainable
-    %0: f32[4, 8] = dot(%x, %a)
-    %1: f32[4, 8] = relu(%0)
-    %2: f32[4, 8] = dropout(%1) {{p=0.5, stream=1}}
-    %3: f32[4, 3] = dot(%2, %b){0}
-    %4: f32[4, 3] = sub(%3, %t){0}
-    %5: f32[4, 3] = mul(%4, %4){0}
-    %6: f32[] = reduce_sum(%5) {{axes=[0, 1]}}{0}
-    %7: f32[] = loss(%6){0}
-    return loss: %7
-  }})",
-                     second);
-}
-
-CompileOptions training() {
-  CompileOptions options{.training = true};
-  options.optimizer.kind = "adam";
-  options.optimizer.groups.push_back({.parameters = {"a", "b"}});
-  options.gradient_accumulation = 4;
-  return options;
-}
-
-std::vector<float> numbers(std::size_t count, float first) {
-  std::vector<float> made(count);
-  for (std::size_t i = 0; i < count; ++i) made[i] = first + 0.01f * static_cast<float>(i % 37) - 0.1f;
-  return made;
-}
-
-void fill(Executor& executor) {
-  for (const ProgramVariable& variable : executor.program().variables) {
-    if (variable.name != "a" && variable.name != "b") continue;
-    const auto values = numbers(static_cast<std::size_t>(variable.type.numel()), variable.name == "a" ? 0.1f : -0.2f);
-    executor.write_variable(variable.name, std::as_bytes(std::span(values)));
-  }
-  std::vector<float> settings(kNumSettings, 0.0f);
-  settings[kLearningRate] = 0.01f;
-  settings[kLossScaling] = 1;
-  settings[kMomentum] = 0.9f;
-  settings[kDampening] = 0.999f;
-  settings[kEpsilon] = 1e-8f;
-  for (const ProgramVariable& variable : executor.program().variables) {
-    if (variable.name.starts_with("settings___")) {
-      executor.write_variable(variable.name, std::as_bytes(std::span(settings)));
-    }
-  }
-  executor.set_random_state(42, 0);
-}
-
-std::vector<float> train(Executor& executor, int updates) {
-  const auto x = numbers(4 * 4 * 6, 0.3f), t = numbers(4 * 4 * 3, 0.5f);
-  std::vector<float> losses;
-  for (int i = 0; i < updates; ++i) {
-    std::vector<float> loss(4);
-    executor.run({.gradient_accumulation = 4, .inputs = {x.data(), t.data()}, .outputs = {{.data = loss.data()}}});
-    losses.insert(losses.end(), loss.begin(), loss.end());
-  }
-  return losses;
-}
-
-std::shared_ptr<Program> compiled(const std::string& text, const CompileOptions& options, const Backend& backend) {
-  auto graph = parse_graph(text);
-  return compile(*graph, options, backend);
-}
-
-Sections stored(const Executor& executor, const Backend& backend) {
-  Sections file;
-  store_program(file, executor.program(), backend);
-  store_state(file, state_of(executor));
-  return Sections::decode(file.encode());
-}
-
-TEST(ProgramFile, ALoadedProgramGoesOnBitForBit) {
-  for (const auto& backend : built_backends()) {
-    for (bool pipelined : {false, true}) {
-      Executor original(compiled(network(pipelined), training(), *backend));
-      fill(original);
-      train(original, 3);
-      const Sections file = stored(original, *backend);
-      Executor loaded(std::shared_ptr<Program>(load_program(file, *backend)));
-      restore(loaded, load_state(file));
-      EXPECT_EQ(train(original, 3), train(loaded, 3)) << backend->name() << pipelined;
-      EXPECT_EQ(state_of(original).variables, state_of(loaded).variables) << backend->name() << pipelined;
-    }
-  }
-}
+std::shared_ptr<Program> pipeline(const Backend& backend) { return training_programs(backend)[1].program; }
 
 TEST(ProgramFile, SayWhoWroteThem) {
   const auto backend = built_backends().front();
   Sections file;
-  store_program(file, *compiled(network(false), training(), *backend), *backend);
+  store_program(file, *pipeline(*backend), *backend);
   EXPECT_EQ(origin_of(file).version, aspen_version());
   EXPECT_EQ(origin_of(file).backend, backend->fingerprint());
 }
@@ -116,7 +29,7 @@ TEST(ProgramFile, AnotherBackendIsRefused) {
   const auto backends = built_backends();
   if (backends.size() < 2) GTEST_SKIP() << "only one backend was built";
   Sections file;
-  store_program(file, *compiled(network(false), training(), *backends[0]), *backends[0]);
+  store_program(file, *pipeline(*backends[0]), *backends[0]);
   try {
     load_program(file, *backends[1]);
     FAIL();
@@ -126,6 +39,63 @@ TEST(ProgramFile, AnotherBackendIsRefused) {
                           "for both with ASPEN_CPU_ISA set to what they share",
                           backends[1]->fingerprint()));
   }
+}
+
+std::string refusal(const Sections& file, const Backend& backend, const ProgramLimits& limits = {}) {
+  try {
+    load_program(file, backend, nullptr, limits);
+  } catch (const FileError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The section as docs/program-format.md says: text with its length, a number, text with its length.
+void set_origin(Sections& file, const ProgramOrigin& origin) {
+  std::vector<std::byte> bytes;
+  const auto add = [&](const void* data, std::size_t size) {
+    const auto* first = static_cast<const std::byte*>(data);
+    bytes.insert(bytes.end(), first, first + size);
+  };
+  const auto add_text = [&](const std::string& text) {
+    const std::uint64_t size = text.size();
+    add(&size, sizeof(size));
+    add(text.data(), text.size());
+  };
+  add_text(origin.version);
+  add(&origin.ops, sizeof(origin.ops));
+  add_text(origin.backend);
+  file.set("origin", std::move(bytes));
+}
+
+TEST(ProgramFile, AnotherVersionIsRefused) {
+  const auto backend = built_backends().front();
+  Sections file;
+  store_program(file, *pipeline(*backend), *backend);
+  EXPECT_EQ(origin_of(file), current_origin(*backend));
+  ProgramOrigin origin = current_origin(*backend);
+  set_origin(file, origin);
+  EXPECT_EQ(refusal(file, *backend), "");
+  origin.version = "99.1.0";
+  set_origin(file, origin);
+  EXPECT_EQ(refusal(file, *backend),
+            fmt::format("it was written by version 99.1.0, and this is {}; export the model again", aspen_version()));
+  origin = current_origin(*backend);
+  ++origin.ops;
+  set_origin(file, origin);
+  EXPECT_EQ(refusal(file, *backend),
+            fmt::format("it was written by another build of version {}, with other ops; export the model again",
+                        aspen_version()));
+}
+
+TEST(ProgramFile, MoreThanTheLimitsIsRefused) {
+  const auto backend = built_backends().front();
+  Sections file;
+  store_program(file, *pipeline(*backend), *backend);
+  EXPECT_EQ(refusal(file, *backend, {.memory = 1 << 20}), "");
+  EXPECT_NE(refusal(file, *backend, {.memory = 1 << 10}).find("bytes of memory, and there are 1024"),
+            std::string::npos);
+  EXPECT_EQ(refusal(file, *backend, {.devices = 1}), "it is for 1 replicas of 2 devices; at most 1 work together");
 }
 
 // -- functions on the host ------------------------------------------------------------------------------------------
@@ -189,7 +159,7 @@ TEST(ProgramFile, AFunctionOfThisProcessAloneIsNamed) {
 // -- programs from outside ------------------------------------------------------------------------------------------
 std::string complaint(const std::function<void(Program&)>& change) {
   const auto backend = built_backends().front();
-  auto program = compiled(network(true), training(), *backend);
+  auto program = pipeline(*backend);
   check_program(*program);
   change(*program);
   try {
@@ -216,6 +186,42 @@ TEST(ProgramCheck, KeepsAProgramWithinItsBounds) {
   EXPECT_NE(complaint([](Program& p) { p.inputs[0].type.shape = {1ll << 40, 1ll << 40}; }), "");
 }
 
+TEST(ProgramCheck, CountsMemoryBeforeItIsTaken) {
+  for (std::size_t bytes : {std::size_t{1} << 50, ~std::size_t{0}}) {
+    EXPECT_NE(complaint([&](Program& p) { p.devices[0].scratch_bytes = bytes; }).find("bytes of memory"),
+              std::string::npos);
+    EXPECT_NE(complaint([&](Program& p) { p.lanes[0].host_slot_bytes = bytes; }).find("bytes of memory"),
+              std::string::npos);
+  }
+  EXPECT_NE(complaint([](Program& p) {
+              p.lanes[0].depth = 1ll << 30, p.lanes[0].slot_bytes = 1 << 20;
+            }).find("bytes of memory"),
+            std::string::npos);
+  EXPECT_NE(complaint([](Program& p) { p.replicas = 1ull << 40; }).find("work together"), std::string::npos);
+}
+
+TEST(ProgramCheck, LetsNobodyWaitForever) {
+  EXPECT_EQ(complaint([](Program& p) { p.step[0].waits.push_back({.task = 0, .lag = -1}); }),
+            "task 0 waits for task 0 in vain");
+  EXPECT_EQ(complaint([](Program& p) { p.step[1].waits.at(0).in_all_replicas = true; }),
+            "a step waits for all replicas");
+  EXPECT_NE(complaint([](Program& p) { p.step[0].cost = std::nan(""); }), "");
+  EXPECT_NE(complaint([](Program& p) { p.step[0].nanoseconds = -1; }), "");
+  EXPECT_NE(complaint([](Program& p) { p.training = false; }), "");
+}
+
+TEST(ProgramCheck, EveryOutputComesFromOnePlace) {
+  EXPECT_EQ(complaint([](Program& p) { p.outputs.push_back(p.outputs[0]); }), "output 2 comes from 0 places");
+  EXPECT_EQ(complaint([](Program& p) { p.variable_outputs.push_back({.output = 0, .variable = 99}); }),
+            "there is no variable 99");
+  EXPECT_NE(complaint([](Program& p) {
+              for (Task& task : p.step) {
+                if (!task.outputs.empty()) task.outputs.push_back(task.outputs[0]);
+              }
+            }).find("comes from 2 places"),
+            std::string::npos);
+}
+
 TEST(ProgramCheck, KeepsEveryOpToItsRule) {
   EXPECT_NE(complaint([](Program& p) { first(p).outputs[0].offset = 1ull << 40; }).find("outside of its arena"),
             std::string::npos);
@@ -225,6 +231,28 @@ TEST(ProgramCheck, KeepsEveryOpToItsRule) {
   EXPECT_NE(complaint([](Program& p) { first(p).inputs.pop_back(); }), "");
   EXPECT_NE(complaint([](Program& p) { first(p).request.outputs[0].shape.push_back(1); }), "");
   EXPECT_NE(complaint([](Program& p) { first(p).request.op = "no_such_op"; }), "");
+  EXPECT_NE(complaint([](Program& p) { first(p).spans_replicas = true; }).find("is taken for another"),
+            std::string::npos);
+  EXPECT_NE(complaint([](Program& p) { first(p).request.rounding.stream = 5; }).find("cannot round at random"),
+            std::string::npos);
+}
+
+TEST(ProgramCheck, KeepsOperandsApart) {
+  // A product, which cannot be written over what it reads.
+  ASSERT_EQ(first(*pipeline(*built_backends().front())).request.op, "dot");
+  const auto lies_over = [](Program& p) { first(p).outputs[0] = first(p).inputs[0] = p.step[0].inputs.at(0).to; };
+  EXPECT_NE(complaint([&](Program& p) {
+              Instruction& product = first(p);
+              product.request.outputs[0] = product.request.inputs[0].type = {DType::kF32, {6, 6}};
+              product.request.inputs[1].type = {DType::kF32, {6, 6}};
+              lies_over(p);
+            }),
+            "");
+  EXPECT_NE(complaint([](Program& p) { first(p).workspace = first(p).outputs[0]; }).find("lies over its workspace"),
+            std::string::npos);
+  EXPECT_NE(complaint([](Program& p) { first(p).workspace = {.bytes = 64, .absent = true}; }).find("is absent"),
+            std::string::npos);
+  EXPECT_NE(complaint([](Program& p) { first(p).outputs[0].owner = 1; }), "");
 }
 
 }  // namespace

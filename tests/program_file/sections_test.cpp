@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <random>
+
+#include "folder.h"
 
 namespace aspen::testing {
 namespace {
@@ -25,26 +26,12 @@ Sections example() {
 
 std::string refusal(std::span<const std::byte> bytes) {
   try {
-    Sections::decode(bytes);
+    Sections::decode({bytes.begin(), bytes.end()});
   } catch (const FileError& error) {
     return error.what();
   }
   return "";
 }
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "aspen_sections_XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::size_t size() const {
-    return static_cast<std::size_t>(
-        std::distance(std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()));
-  }
-  std::filesystem::path path;
-};
 
 TEST(Sections, ComeBackAsTheyWere) {
   const Sections read = Sections::decode(example().encode());
@@ -126,9 +113,8 @@ TEST(Sections, ErrorsNameTheFile) {
   EXPECT_EQ(text_of([&] { Sections::read(folder.path); }),
             fmt::format("[program file] \"{}\" is not a file.", folder.path.string()));
   EXPECT_EQ(text_of([&] { example().write(nowhere); }),
-            fmt::format("[program file] cannot write \"{}\": No such file or directory. Nothing was written; make room "
-                        "or choose another place, and try again.",
-                        nowhere.string()));
+            fmt::format("[program file] cannot write \"{}\": there is no folder \"{}\". Make it first.",
+                        nowhere.string(), nowhere.parent_path().string()));
   std::ofstream(text) << "hello";
   EXPECT_EQ(text_of([&] { Sections::read(text); }),
             fmt::format("[program file] \"{}\" cannot be used: it has 5 bytes, less than any program. Write it again, "

@@ -1,0 +1,27 @@
+// Whether an instruction that comes from outside is what its op allows, over operands that may lie where they do.
+#pragma once
+
+#include <cstddef>
+
+#include "aspen/compiler/ir/graph.h"
+#include "aspen/program_file/place_check.h"
+
+namespace aspen {
+
+class InstructionCheck {
+ public:
+  explicit InstructionCheck(const Program& program) : program_(program), places_(program) {}
+
+  // Of a task on `device`.
+  void check(const Instruction& instruction, std::size_t device, bool in_update) const;
+
+ private:
+  void check_copy(const Instruction& instruction, std::size_t device) const;
+  void check_places(const Instruction& instruction, std::size_t device) const;
+  void check_op(const Instruction& instruction, const Op& op, bool in_update) const;
+
+  const Program& program_;
+  PlaceCheck places_;
+};
+
+}  // namespace aspen

@@ -1,0 +1,170 @@
+#include "example_programs.h"
+
+#include <cstring>
+
+#include "aspen/compiler/ir/builder.h"
+#include "aspen/compiler/ir/parser.h"
+#include "aspen/ops/replica/replica.h"
+#include "aspen/program_file/program_file.h"
+
+namespace aspen::testing {
+namespace {
+
+std::shared_ptr<Program> program_of(const OpDef& def, const Example& example, const Backend& backend) {
+  Graph graph;
+  Builder b(graph);
+  std::vector<Value*> inputs;
+  for (const TensorType& type : example.inputs) {
+    inputs.push_back(graph.add_input(fmt::format("x{}", inputs.size()), type));
+  }
+  const Op& op = *b.emit(def.name(), std::move(inputs), example.attrs);
+  CompileOptions options;
+  if (op.is("replica_slice") || op.is("replica_write")) {
+    options.replicas = static_cast<std::size_t>(op.attrs<ReplicaAttrs>().replicas);
+  }
+  for (const Value* output : op.outputs()) {
+    graph.add_output(fmt::format("y{}", output->index()), op.output(output->index()));
+  }
+  return compile(graph, options, backend);
+}
+
+// second: where the second layer is placed.
+std::string network(const char* type, const char* second) {
+  return fmt::format(R"(graph @main(%x: {0}[4, 6], %t: {0}[4, 3]) {{
+    variable %a: {0}[6, 8] parameter trainable
+    variable %b: {0}[8, 3] parameter trainable
+    variable %mean: {0}[8] buffer
+    %0: {0}[4, 8] = dot(%x, %a)
+    %1: {0}[4, 8] = relu(%0)
+    %2: {0}[8] = reduce_sum(%1) {{axes=[0]}} no_grad
+    %3: {0}[8] = add(%mean, %2) no_grad
+    assign(%mean, %3) no_grad
+    %4: {0}[4, 8] = sub(%1, %mean)
+    %5: {0}[4, 8] = dropout(%4) {{p=0.5, stream=1}}
+    %6: {0}[4, 3] = dot(%5, %b){1}
+    %7: {0}[4, 3] = sub(%6, %t){1}
+    %8: {0}[4, 3] = mul(%7, %7){1}
+    %9: {0}[] = reduce_sum(%8) {{axes=[0, 1]}}{1}
+    %10: {0}[] = loss(%9){1}
+    return loss: %10, hidden: %5
+  }})",
+                     type, second);
+}
+
+CompileOptions training() {
+  CompileOptions options{.training = true};
+  options.optimizer.kind = "adam";
+  options.optimizer.groups.push_back({.parameters = {"a", "b"}});
+  options.gradient_accumulation = 4;
+  return options;
+}
+
+}  // namespace
+
+std::vector<ExampleProgram> op_programs(const Backend& backend) {
+  std::vector<ExampleProgram> programs;
+  for (const OpDef* def : op_registry().all()) {
+    for (std::size_t i = 0; i < def->examples().size(); ++i) {
+      const Example& example = def->examples()[i];
+      try {
+        programs.push_back({.name = fmt::format("{} {}", def->name(), i),
+                            .program = program_of(*def, example, backend),
+                            .range = {example.low, example.high, example.int_low, example.int_high}});
+      } catch (const Error&) {
+        // Not alone, or not on this backend.
+      }
+    }
+  }
+  return programs;
+}
+
+std::vector<ExampleProgram> training_programs(const Backend& backend) {
+  std::vector<ExampleProgram> programs;
+  const auto add = [&](const char* name, const std::string& text, const CompileOptions& options) {
+    auto graph = parse_graph(text);
+    programs.push_back({.name = name, .program = compile(*graph, options, backend)});
+  };
+  const std::string alone = network("f32", ""), in_stages = network("f32", " device 1 stage 1");
+  add("one device", alone, training());
+  add("pipeline", in_stages, training());
+  CompileOptions options = training();
+  options.replicas = 2;
+  add("replicas", alone, options);
+  add("replicas of a pipeline", in_stages, options);
+  options.locations.optimizer_state = {.sharded = true, .min_shard_elements = 1};
+  options.optimizer.max_grad_norm = 0.5;
+  add("sharded state", alone, options);
+  options.locations.weights = {.sharded = true, .min_shard_elements = 1};
+  add("sharded weights", alone, options);
+  options = training();
+  options.execution = Execution::kPhased;
+  options.locations.optimizer_state.off_device = true;
+  options.liveness = Liveness::kOffDeviceAfterForward;
+  add("phases", network("f32", " device 1 phase 1"), options);
+  options = training();
+  options.stochastic_rounding = true;
+  add("stochastic rounding", network("f16", ""), options);
+  options = training();
+  options.automatic_loss_scaling = AutomaticLossScaling{};
+  options.optimizer.scales_loss = true;
+  add("automatic loss scaling", network("f16", ""), options);
+  options = training();
+  options.holds_inputs = true;
+  add("held inputs", alone, options);
+  return programs;
+}
+
+ExampleCall::ExampleCall(const Program& program, const Range& range, std::uint64_t seed) : program_(program) {
+  const auto batches =
+      static_cast<std::size_t>(program.gradient_accumulation) * program.input_grouping.num_groups(program.replicas);
+  for (const ProgramTensor& input : program.inputs) {
+    auto& bytes = inputs_.emplace_back();
+    for (std::size_t i = 0; i < batches; ++i) {
+      const HostTensor tensor = random_tensor(input.type, range, seed++);
+      const auto* data = static_cast<const std::byte*>(tensor.data());
+      bytes.insert(bytes.end(), data, data + input.type.bytes());
+    }
+  }
+}
+
+std::vector<std::vector<std::byte>> ExampleCall::run(Executor& executor) {
+  RunRequest request{.gradient_accumulation = program_.gradient_accumulation};
+  for (const auto& input : inputs_) request.inputs.push_back(input.data());
+  std::vector<std::vector<std::byte>> outputs;
+  for (const ProgramTensor& output : program_.outputs) {
+    outputs.emplace_back(output.type.bytes() * program_.replicas *
+                         static_cast<std::size_t>(program_.gradient_accumulation));
+  }
+  for (auto& output : outputs) request.outputs.push_back({.data = output.data()});
+  executor.run(request);
+  return outputs;
+}
+
+void fill_variables(Executor& executor) {
+  for (const ProgramVariable& variable : executor.program().variables) {
+    if (variable.name != "a" && variable.name != "b") continue;
+    const HostTensor tensor = random_tensor(variable.type, {}, variable.name == "a" ? 1 : 2);
+    executor.write_variable(variable.name,
+                            {static_cast<const std::byte*>(tensor.data()), executor.host_bytes(variable.name)});
+  }
+  std::vector<float> settings(kNumSettings, 0.0f);
+  settings[kLearningRate] = 0.01f;
+  settings[kLossScaling] = 1;
+  settings[kMomentum] = 0.9f;
+  settings[kDampening] = 0.999f;
+  settings[kEpsilon] = 1e-4f;
+  for (const ProgramVariable& variable : executor.program().variables) {
+    if (!variable.name.starts_with("settings___")) continue;
+    executor.write_variable(variable.name, std::as_bytes(std::span(settings)));
+  }
+  executor.set_random_state(42, 7);
+}
+
+Sections stored(const Executor& executor, const Backend& backend) {
+  Sections file;
+  store_program(file, executor.program(), backend);
+  store_state(file, state_of(executor));
+  return Sections::decode(file.encode());
+}
+
+}  // namespace aspen::testing
