@@ -1,0 +1,90 @@
+#include "judge.h"
+
+#include <stdexcept>
+
+#include "aspen/base/device_fault.h"
+#include "aspen/program_file/program_file.h"
+#include "example_programs.h"
+
+namespace aspen::testing {
+namespace {
+
+// Runs `work`, in which an error may be a FileError only.
+template <class F>
+bool is_accepted(const char* what, const F& work) {
+  try {
+    work();
+    return true;
+  } catch (const FileError&) {
+    return false;
+  } catch (const std::exception& error) {
+    throw std::logic_error(fmt::format("{} a file threw something else than a FileError: {}", what, error.what()));
+  }
+}
+
+// An accepted file that is changed, but not its checksums, is refused.
+void expect_refused(const Bytes& file) {
+  Random random(checksum(file));
+  for (int i = 0; i < 2; ++i) {
+    Bytes changed = file;
+    mutate_bytes(changed, file, random);
+    if (changed == file) continue;
+    if (is_accepted("reading", [&] { Sections::decode(changed); })) {
+      throw std::logic_error("a file was changed, and not refused");
+    }
+  }
+}
+
+// One call on numbers that depend on nothing but the program.
+Verdict run(const std::shared_ptr<Program>& program, const Sections& sections, bool has_threads) {
+  Executor executor(program, {.num_threads = 1, .thread_per_device = has_threads});
+  try {
+    if (sections.has("state")) restore(executor, load_state(sections));
+  } catch (const UserError&) {
+    return Verdict::kNoProgram;
+  }
+  try {
+    ExampleCall(*program, {}, 1).run(executor);
+  } catch (const UserError&) {
+    return Verdict::kFails;
+  } catch (const DeviceError&) {
+    return Verdict::kFails;
+  }
+  return Verdict::kRuns;
+}
+
+}  // namespace
+
+Verdict judge(const Bytes& file, const Backend& backend) {
+  Sections sections;
+  if (!is_accepted("reading", [&] { sections = Sections::decode(file); })) return Verdict::kNoFile;
+  expect_refused(file);
+  std::shared_ptr<Program> program;
+  if (!is_accepted("loading", [&] { program = load_program(sections, backend, nullptr, kFuzzLimits); })) {
+    return Verdict::kNoProgram;
+  }
+  try {
+    constexpr std::int64_t kFewRounds = 64;
+    std::size_t bytes = 0;
+    for (const ProgramTensor& input : program->inputs) bytes += input.type.bytes();
+    if (program->gradient_accumulation > kFewRounds || bytes > kFuzzLimits.memory) return Verdict::kFails;
+    return run(program, sections, checksum(file) % 8 == 0);
+  } catch (const std::exception& error) {
+    throw std::logic_error(fmt::format("an accepted program cannot be run: {}", error.what()));
+  }
+}
+
+std::vector<Bytes> seed_files(const Backend& backend) {
+  std::vector<Bytes> files;
+  for (const auto& programs : {training_programs(backend), op_programs(backend)}) {
+    for (const ExampleProgram& example : programs) {
+      if (example.name.starts_with("print")) continue;  // thousands of lines
+      Executor executor(example.program, {.num_threads = 1});
+      fill_variables(executor);
+      files.push_back(stored(executor, backend).encode());
+    }
+  }
+  return files;
+}
+
+}  // namespace aspen::testing

@@ -1,0 +1,30 @@
+// What must hold of any file whatsoever: it is refused with a FileError, or it is a program that can be loaded and run
+// without touching memory that is not its own. Shared by the test of some thousand files and by the fuzzer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "aspen/backends/api/kernel.h"
+#include "aspen/program_file/program_check.h"
+#include "mutate.h"
+
+namespace aspen::testing {
+
+// Of programs made up by accident; a step of one that stays within takes milliseconds.
+inline constexpr ProgramLimits kFuzzLimits = {.memory = 1 << 20, .devices = 8};
+
+enum class Verdict : std::uint8_t {
+  kNoFile,     // the sections are not whole
+  kNoProgram,  // they are, but hold no program
+  kFails,      // a program that stops with an error, such as an index out of range
+  kRuns,
+};
+
+// Throws std::logic_error if what must hold does not; what reaches outside of its memory is the sanitizer's to notice.
+Verdict judge(const Bytes& file, const Backend& backend);
+
+// Files to begin with, of programs compiled for the backend.
+std::vector<Bytes> seed_files(const Backend& backend);
+
+}  // namespace aspen::testing
