@@ -1,6 +1,7 @@
 # find_package(poptorch) for C++ projects; what is installed where is said beside the targets (poptorch/CMakeLists.txt).
 #   cmake --install build/release --prefix <dir>                          library, headers, this package
 #   cmake --install build/release --component python --prefix <dir>       the Python package, into <dir>
+#   cmake --install build/release --component run --prefix <dir>          aspen-run alone (apps/CMakeLists.txt)
 include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/poptorch)
 install(EXPORT poptorch-targets NAMESPACE poptorch:: DESTINATION ${config_dir} COMPONENT cpp)

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -12,13 +14,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
+#include "aspen/backends/api/convert.h"
 #include "aspen/base/error.h"
 
 namespace aspen {
 namespace {
 
-constexpr std::string_view kMagic("\x93NUMPY", 6);
+constexpr std::string_view kMagic("\x93NUMPY", 6), kDigits("0123456789");
 
 // What numpy calls a type.
 struct TypeName {
@@ -40,7 +44,7 @@ template <class... Args>
 
 std::vector<std::byte> contents(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) refuse(file, "cannot be opened.");
+  if (!stream) refuse(file, "cannot be opened: {}.", std::system_category().message(errno));
   const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
@@ -53,6 +57,28 @@ struct Header {
   std::size_t size = 0;  // of all that lies before the numbers
 };
 
+// numpy writes the header padded to a multiple of 64 bytes; one this long is none of an array that could be meant here.
+constexpr std::size_t kLongestHeader = 1 << 16;
+
+Shape parse_shape(const std::filesystem::path& file, std::string_view text) {
+  Shape shape;
+  std::int64_t numel = 1;
+  for (std::size_t at = text.find_first_of(kDigits); at != std::string_view::npos;
+       at = text.find_first_of(kDigits, at)) {
+    const std::size_t end = std::min(text.find_first_not_of(kDigits, at), text.size());
+    std::int64_t extent = 0;
+    const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, extent);
+    if (error != std::errc() || extent > std::numeric_limits<std::int32_t>::max() ||
+        numel > std::numeric_limits<std::int64_t>::max() / 16 / std::max<std::int64_t>(extent, 1)) {
+      refuse(file, "has the shape ({}), which is too large.", text);
+    }
+    numel *= std::max<std::int64_t>(extent, 1);
+    shape.push_back(extent);
+    at = end;
+  }
+  return shape;
+}
+
 Header parse_header(const std::filesystem::path& file, std::string_view text) {
   if (text.size() < 10 || !text.starts_with(kMagic)) refuse(file, "is no .npy file.");
   const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(text[i])); };
@@ -61,9 +87,10 @@ Header parse_header(const std::filesystem::path& file, std::string_view text) {
   std::size_t length = byte(8) | byte(9) << 8;
   if (begin == 12) length |= byte(10) << 16 | byte(11) << 24;
   if (length > text.size() - begin) refuse(file, "ends within its header.");
+  if (length > kLongestHeader) refuse(file, "has a header of {} bytes.", length);
   const std::string dict(text.substr(begin, length));
   static const std::regex descr(R"('descr'\s*:\s*'([^']*)')"), order(R"('fortran_order'\s*:\s*(True|False))"),
-      shape(R"('shape'\s*:\s*\(([0-9, ]*)\))"), extent("[0-9]+");
+      shape(R"('shape'\s*:\s*\(([0-9, ]*)\))");
   std::smatch found;
   Header header{.size = begin + length};
   if (!std::regex_search(dict, found, descr)) refuse(file, "has a header without a type: {}", dict);
@@ -71,10 +98,7 @@ Header parse_header(const std::filesystem::path& file, std::string_view text) {
   if (!std::regex_search(dict, found, order)) refuse(file, "has a header without an order: {}", dict);
   header.column_major = found[1] == "True";
   if (!std::regex_search(dict, found, shape)) refuse(file, "has a header without a shape: {}", dict);
-  const std::string extents = found[1];
-  for (std::sregex_iterator i(extents.begin(), extents.end(), extent), end; i != end; ++i) {
-    header.shape.push_back(std::stoll(i->str()));
-  }
+  header.shape = parse_shape(file, found[1].str());
   return header;
 }
 
@@ -90,6 +114,16 @@ std::vector<std::byte> narrowed(const std::filesystem::path& file, std::span<con
     }
     std::memcpy(result.data() + i * sizeof(To), &narrow, sizeof(To));
   }
+  return result;
+}
+
+template <class To, class From>
+Array cast_to(const Array& array) {
+  Array result{.type = {dtype_of<To>(), array.type.shape}};
+  result.bytes.resize(result.type.bytes());
+  const auto* from = reinterpret_cast<const From*>(array.bytes.data());
+  auto* to = reinterpret_cast<To*>(result.bytes.data());
+  std::transform(from, from + result.type.numel(), to, convert<To, From>);
   return result;
 }
 
@@ -127,7 +161,16 @@ Array read_npy(const std::filesystem::path& file) {
   return array;
 }
 
+std::optional<Array> converted(const Array& array, DType type) {
+  if (array.type.dtype == type) return array;
+  if (array.type.dtype != DType::kF32) return std::nullopt;
+  if (type == DType::kF16) return cast_to<Half, float>(array);
+  if (type == DType::kBF16) return cast_to<BFloat16, float>(array);
+  return std::nullopt;
+}
+
 void write_npy(const std::filesystem::path& file, const Array& array) {
+  if (array.type.dtype == DType::kBF16) return write_npy(file, cast_to<float, BFloat16>(array));
   const auto* type = std::find_if(kTypes.begin(), kTypes.end(),
                                   [&](const TypeName& known) { return known.dtype == array.type.dtype; });
   if (type == kTypes.end()) refuse(file, "cannot hold {}: numpy has no such type.", to_string(array.type));
@@ -140,7 +183,7 @@ void write_npy(const std::filesystem::path& file, const Array& array) {
          << static_cast<char>(header.size() >> 8) << header;
   stream.write(reinterpret_cast<const char*>(array.bytes.data()), static_cast<std::streamsize>(array.bytes.size()));
   stream.close();
-  if (!stream) refuse(file, "could not be written.");
+  if (!stream) refuse(file, "could not be written: {}.", std::system_category().message(errno));
 }
 
 }  // namespace aspen

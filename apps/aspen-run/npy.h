@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "aspen/base/tensor_type.h"
@@ -14,8 +15,13 @@ struct Array {
   std::vector<std::byte> bytes;
 };
 
+// Errors name the file and what is wrong with it.
 // int64 and float64 become int32 and float32, as everywhere in Aspen; an integer that does not fit is an error.
 Array read_npy(const std::filesystem::path& file);
+// numpy has no bfloat16: such numbers are written as float32, which holds them exactly.
 void write_npy(const std::filesystem::path& file, const Array& array);
+
+// float32 as float16 or bfloat16, rounded to the nearest; any other change of type is nothing.
+std::optional<Array> converted(const Array& array, DType type);
 
 }  // namespace aspen
