@@ -1,6 +1,6 @@
 #include "aspen/program_file/program_check.h"
 
-#include <unistd.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <cmath>
@@ -226,7 +226,9 @@ class ProgramCheck {
 }  // namespace
 
 std::uint64_t memory_of_this_machine() {
-  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  struct sysinfo machine = {};
+  ::sysinfo(&machine);
+  return (std::uint64_t{machine.totalram} + machine.totalswap) * machine.mem_unit;
 }
 
 void check_program(const Program& program, const ProgramLimits& limits) { ProgramCheck(program, limits).run(); }

@@ -8,7 +8,7 @@
 
 namespace aspen {
 
-std::uint64_t memory_of_this_machine();  // bytes
+std::uint64_t memory_of_this_machine();  // bytes, with what can be swapped out
 
 // What a program from outside may ask for: a file of a few bytes can name any number.
 struct ProgramLimits {
