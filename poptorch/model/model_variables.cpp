@@ -33,9 +33,13 @@ at::Tensor synthetic(const aspen::TensorType& type, SyntheticData kind, at::Gene
       .to(dtype);
 }
 
-std::string settings_name(std::size_t index) { return fmt::format("settings___{}", index); }
+constexpr const char* kSettings = "settings___";
+
+std::string settings_name(std::size_t index) { return fmt::format("{}{}", kSettings, index); }
 
 }  // namespace
+
+bool Model::is_setting(const std::string& variable) { return variable.starts_with(kSettings); }
 
 void Model::attach() {
   require_compiled("attach");
@@ -171,8 +175,8 @@ std::vector<std::string> Model::state_names() const {
   for (const HostTensor& entry : tensors_) weights.insert(entry.name);
   std::vector<std::string> names;
   for (const aspen::ProgramVariable& variable : program_->variables) {
-    const bool is_setting = variable.name.starts_with("settings___");
-    if (!is_setting && !variable.name.starts_with(aspen::held_input_name("")) && !weights.contains(variable.name))
+    if (!is_setting(variable.name) && !variable.name.starts_with(aspen::held_input_name("")) &&
+        !weights.contains(variable.name))
       names.push_back(variable.name);
   }
   return names;
