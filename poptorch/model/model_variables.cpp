@@ -77,6 +77,12 @@ void Model::upload_weights(PrivateBuffers private_buffers) {
   for (const HostTensor& entry : tensors_) {
     const auto* variable = find_variable(entry.name);
     if (variable == nullptr) continue;
+    if (is_attached() && !is_private(entry, *variable) && is_held_as_graph_bytes(entry.tensor)) {
+      // Without a copy in between: weights may be large, and a model is waiting for its first step.
+      const auto* data = static_cast<const std::byte*>(entry.tensor.data_ptr());
+      executor_->write_variable(variable->name, std::span(data, entry.tensor.nbytes()));
+      continue;
+    }
     Bytes bytes = host_bytes(entry);
     if (is_private(entry, *variable)) {
       if (private_buffers == PrivateBuffers::kKeptIfSame && first_value(entry, *variable) == bytes) continue;
