@@ -40,3 +40,44 @@ class WithLoss(nn.Module):
 
 def resnet18():
     return WithLoss(torchvision.models.resnet18())
+
+
+def resnet50():
+    return WithLoss(torchvision.models.resnet50())
+
+
+class GptLayer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x, mask):
+        batch, time, width = x.shape
+        q, k, v = (part.view(batch, time, self.heads, -1).transpose(1, 2)
+                   for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
+        weights = (q @ k.transpose(-2, -1) * (width // self.heads) ** -0.5).masked_fill(mask, float("-inf")).softmax(-1)
+        x = x + self.drop(self.projection((weights @ v).transpose(1, 2).reshape(batch, time, width)))
+        return x + self.drop(self.down(nn.functional.gelu(self.up(self.norm2(x)))))
+
+
+class Gpt(nn.Module):
+    """A decoder of transformer layers with its loss over the next tokens."""
+
+    def __init__(self, layers=12, width=768, heads=12, tokens=4096, length=64):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(tokens, width), nn.Embedding(length, width)
+        self.layers = nn.ModuleList(GptLayer(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.register_buffer("mask", torch.ones(length, length, dtype=torch.bool).triu(1))
+        self.register_buffer("order", torch.arange(length))
+
+    def forward(self, tokens, labels):
+        x = self.tokens(tokens) + self.places(self.order)
+        for layer in self.layers:
+            x = layer(x, self.mask)
+        logits = self.norm(x) @ self.tokens.weight.t()
+        return logits, nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())

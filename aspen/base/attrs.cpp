@@ -26,7 +26,12 @@ class Printer final : public AttrVisitor {
   void operator()(const char* name, Blob& field) override {
     std::string hex;
     if (field.bytes) {
-      for (auto byte : *field.bytes) hex += fmt::format("{:02x}", static_cast<unsigned>(byte));
+      constexpr std::string_view kDigits = "0123456789abcdef";  // constants may be large: faster than fmt
+      hex.reserve(2 * field.bytes->size());
+      for (const auto byte : *field.bytes) {
+        hex += kDigits[static_cast<unsigned>(byte) >> 4];
+        hex += kDigits[static_cast<unsigned>(byte) & 15];
+      }
     }
     add(name, "0x" + hex);
   }

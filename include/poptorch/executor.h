@@ -65,6 +65,11 @@ class Executor {
   // Frees the program too, after the same copies. The next call compiles the model anew.
   void destroy();
 
+  // Writes the compiled model to a file: the program, weights, state of the optimiser and, if that is wanted, of the
+  // random ops. Missing folders are made; in a folder the file is model.poptorch. An Error if the model calls functions
+  // that exist in this process alone. loadExecutable and load read it.
+  void save(const std::string& file, bool save_rng_state = true);
+
   // Uses the current numbers of this optimiser from the next call on. Once the model is compiled constants and all that
   // is part of the program must stay as they were; before that any optimiser may take the place of the first.
   void setOptimizer(const optim::Optimizer& optimizer);
@@ -111,6 +116,11 @@ class Executor {
 
   Executor(bool training, ModelState state, const Options& options, const optim::Optimizer* optimizer);
   void compile(const Call& call);
+  void compileAndExport(const std::string& file, const Call& call);
+  // Takes the program of a file, for a call like the one it was compiled for. with_state: and all else that is in it.
+  void load(const std::string& file, const Call& call, bool with_state);
+  // Tensors like those of the call that the model in a file was compiled for.
+  Tensors example_tensors(const std::string& file) const;
   // The tensors of the results; `results` becomes what forward left there when the model was compiled.
   Tensors run(const Call& call, std::any& results);
   static void check_count(std::size_t expected, std::size_t given);
@@ -219,6 +229,28 @@ class PoplarExecutor : public Executor {
   }
   void compileFor(const std::vector<at::Tensor>& tensors) { Executor::compile(list_call(tensors)); }
 
+  // Compiles for arguments like these, and saves.
+  template <class... Arguments>
+  void compileAndExport(const std::string& file, const Arguments&... arguments) {
+    static_assert(takes<Arguments...>, "forward does not take these arguments");
+    Executor::compileAndExport(file, call_of(std::tuple<Arguments...>(arguments...)));
+  }
+
+  // Takes the program out of a file that was saved of the same model with the same options, instead of compiling the
+  // model. Weights and optimiser are those of this executor. arguments: like those that the model is called with; a
+  // forward that takes tensors only and is not overloaded needs none.
+  template <class... Arguments>
+  void loadExecutable(const std::string& file, const Arguments&... arguments) {
+    Executor::load(file, saved_call(file, arguments...), false);
+  }
+
+  // The same with everything that is in the file: weights, which go to the module, too, state of the optimiser and of
+  // the random ops. The executor continues where the one that was saved was.
+  template <class... Arguments>
+  void load(const std::string& file, const Arguments&... arguments) {
+    Executor::load(file, saved_call(file, arguments...), true);
+  }
+
   // The wrapped module.
   Module& model() const { return *module_; }
 
@@ -246,6 +278,16 @@ class PoplarExecutor : public Executor {
       return flat;
     };
     return call;
+  }
+
+  template <class... Arguments>
+  Call saved_call(const std::string& file, const Arguments&... arguments) const {
+    if constexpr (sizeof...(Arguments) == 0) {
+      return list_call(example_tensors(file));
+    } else {
+      static_assert(takes<Arguments...>, "forward does not take these arguments");
+      return call_of(std::tuple<Arguments...>(arguments...));
+    }
   }
 
   template <class... Arguments>

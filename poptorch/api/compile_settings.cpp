@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 
+#include "aspen/base/log.h"
 #include "aspen/base/log_directory.h"
 #include "aspen/base/log_repeats.h"
 #include "poptorch/api/batching.h"
@@ -104,12 +105,6 @@ void check_profiling(const OptionStore& options) {
 
 void check_features(const OptionStore& options) {
   const std::string on = spelled(true);
-  if (options.popart_flag("enableEngineCaching")) {
-    const OptionValue* path = options.find(kPopart, "cachePath");
-    refuse(fmt::format("Caching executables (enableExecutableCaching or POPTORCH_CACHE_DIR: {})",
-                       path == nullptr ? spelled_null() : *path->as<std::string>()),
-           "compile without a cache");
-  }
   if (options.popart_flag("instrumentWithHardwareCycleCounter") && !ipu_request(options, {}).is_hardware) {
     throw Error(fmt::format(
         "[compile] logCycleCount({}) needs hardware, which a model of the IPU and an offline target are not; "
@@ -230,6 +225,16 @@ std::optional<aspen::AutomaticLossScaling> automatic_loss_scaling(const OptionSt
   return made;
 }
 
+// Where compiled programs are kept; empty: nowhere.
+std::string cache_directory(const OptionStore& options) {
+  const OptionValue* path = options.find(kPopart, "cachePath");
+  if (path == nullptr || !options.popart_flag("enableEngineCaching")) return "";
+  const IpuRequest request = ipu_request(options, {});
+  if (request.is_hardware || options.exists(kGeneral, "ipu_version")) return *path->as<std::string>();
+  aspen::log::warn("programs for a model of the IPU are not cached: enableExecutableCaching has no effect");
+  return "";
+}
+
 // Executors without a seed draw different numbers.
 std::uint64_t seed(const OptionStore& options) {
   if (const OptionValue* given = options.find(kGeneral, "random_seed"))
@@ -293,6 +298,7 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   const OptionValue* name = options.find(kGeneral, "model_name");
   made.name = name != nullptr ? *name->as<std::string>() : training ? "training" : "inference";
   made.seed = seed(options);
+  made.cache = cache_directory(options);
   made.backend = *options.get(kHost, "backend").as<std::string>();
   return made;
 }

@@ -99,6 +99,11 @@ RegisteredCustomOp::RegisteredCustomOp(CustomOp op) : op_(std::make_shared<const
 
 RegisteredCustomOp::~RegisteredCustomOp() { registry().remove(op_); }
 
+std::shared_ptr<const CustomOp> find_custom_op(const std::string& title, const std::string& name,
+                                               const std::string& domain, std::int64_t version) {
+  return registry().find(title, name, domain, version);
+}
+
 std::vector<at::Tensor> customOp(const std::vector<at::Tensor>& inputs, const std::string& name,
                                  const std::string& domain, std::int64_t domain_version,
                                  const std::vector<at::Tensor>& example_outputs, const CustomOpAttributes& attributes) {
@@ -106,7 +111,7 @@ std::vector<at::Tensor> customOp(const std::vector<at::Tensor>& inputs, const st
       fmt::format("{} {}.{} version {}", spelled("customOp", "custom_op"), domain, name, domain_version);
   Recorder* recorder = Recorder::current();
   if (recorder != nullptr) {
-    const auto op = registry().find(title, name, domain, domain_version);
+    const auto op = find_custom_op(title, name, domain, domain_version);
     return guarded([&] { return record_custom_op(*recorder, op, title, inputs, example_outputs, attributes); });
   }
   std::vector<at::Tensor> results;

@@ -1,5 +1,6 @@
 #include "poptorch/executor.h"
 
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +15,10 @@
 #include "poptorch/api/compile_settings.h"
 #include "poptorch/api/guarded.h"
 #include "poptorch/api/perf_counters.h"
+#include "poptorch/api/saved_model.h"
 #include "poptorch/model/session.h"
+#include "poptorch/model/trace_channel.h"
+#include "poptorch/profiling.h"
 
 namespace poptorch {
 namespace {
@@ -61,9 +65,18 @@ struct Executor::State {
   std::any results;
   std::chrono::duration<double> compilation_time{};
 
-  void compile(const Call& call);
-  void compile_reserved(const Call& call);
+  // A program in a file, in place of one that is compiled.
+  struct File {
+    std::string path;
+    const char* who = "";
+    aspen::Sections sections;
+    FileContents contents = FileContents::kProgram;
+  };
+  // file: nullptr if the program is to be compiled.
+  void compile(const Call& call, const File* file = nullptr);
+  void compile_reserved(const Call& call, const File* file);
   void check(const Call& call) const;
+  void write(const std::string& path, const char* who, bool with_random_state);
 };
 
 namespace {
@@ -110,13 +123,13 @@ void Executor::State::check(const Call& call) const {
 }
 
 // A device that has an id is taken first: to wait for it after a long compilation would be in vain.
-void Executor::State::compile(const Call& call) {
+void Executor::State::compile(const Call& call, const File* file) {
   check(call);
   const auto begin = std::chrono::steady_clock::now();
   check_options(options.store());
   if (attaches_when_compiled(options.store())) session->reserve(device_to_take(options.store()), nullptr);
   try {
-    compile_reserved(call);
+    compile_reserved(call, file);
   } catch (...) {
     session->release_device();
     throw;
@@ -124,7 +137,7 @@ void Executor::State::compile(const Call& call) {
   compilation_time = std::chrono::steady_clock::now() - begin;
 }
 
-void Executor::State::compile_reserved(const Call& call) {
+void Executor::State::compile_reserved(const Call& call, const File* file) {
   auto given = std::make_unique<CallInputs>(call.arguments.places, call.arguments.tensors);
   const MicroBatches batches = micro_batches(options.store(), training);
   auto model = std::make_shared<Model>(training);
@@ -161,15 +174,27 @@ void Executor::State::compile_reserved(const Call& call) {
     add_optimizer(told, optimizer->compiled(model));
     if (optimizer->needs_running_mean()) told.options.running_mean = true;
   }
-  model->compile(told);
+  if (file == nullptr) {
+    model->compile(told);
+  } else {
+    using_model_file(file->path, file->who, [&] { model->load(file->sections, told, file->contents); });
+  }
   single.reset();
   session->adopt(std::move(model), call_of(options.store(), training));
+  if (file != nullptr && file->contents == FileContents::kAll) session->take_weights_of_file();
   arguments = call.arguments;
   arguments.tensors.clear();  // not to be kept alive
   types = call.types;
   inputs = std::move(given);
   inputs->check(call.arguments.tensors);
   if (attaches_when_compiled(options.store())) session->attach();
+}
+
+void Executor::State::write(const std::string& path, const char* who, bool with_random_state) {
+  aspen::Sections sections;
+  const std::string file = export_path(path, who);
+  session->save(sections, with_random_state);
+  write_model_file(sections, file, who);
 }
 
 namespace {
@@ -230,6 +255,44 @@ void Executor::compile(const Call& call) {
   in_turn(*state_, [&] {
     if (isCompiled()) throw Error("[compile] the model is compiled already; call destroy() first.");
     state_->compile(call);
+  });
+}
+
+void Executor::save(const std::string& file, bool save_rng_state) {
+  in_turn(*state_, [&] {
+    state_->session->compiled("save");
+    state_->write(file, "save", save_rng_state);
+  });
+}
+
+void Executor::compileAndExport(const std::string& file, const Call& call) {
+  in_turn(*state_, [&] {
+    const profiling::Tracepoint point(trace_channel(state_->training), "compileAndExport");
+    if (!isCompiled()) state_->compile(call);
+    state_->write(file, "compileAndExport", true);
+  });
+}
+
+void Executor::load(const std::string& file, const Call& call, bool with_state) {
+  in_turn(*state_, [&] {
+    const char* who = with_state ? "load" : "loadExecutable";
+    if (isCompiled()) throw Error(fmt::format("[{}] the model is compiled already; call destroy() first.", who));
+    const State::File read{file, who, read_model_file(file, who),
+                           with_state ? FileContents::kAll : FileContents::kProgram};
+    state_->compile(call, &read);
+  });
+}
+
+Executor::Tensors Executor::example_tensors(const std::string& file) const {
+  return in_turn(*state_, [&] {
+    const char* who = "loadExecutable";
+    const aspen::Sections sections = read_model_file(file, who);
+    const std::int64_t count = micro_batches(state_->options.store(), state_->training).count;
+    Tensors tensors;
+    const auto examples = using_model_file(file, who, [&] { return Model::example_inputs(sections); });
+    for (const ExampleInput& example : examples)
+      tensors.push_back(at::zeros(stacked(example.shape, count), example.type));
+    return tensors;
   });
 }
 

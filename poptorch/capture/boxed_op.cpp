@@ -4,6 +4,7 @@
 
 #include "aspen/base/error.h"
 #include "poptorch/capture/dispatch.h"
+#include "poptorch/capture/stored_value.h"
 #include "poptorch/capture/tensors.h"
 
 namespace poptorch {
@@ -48,6 +49,7 @@ BoxedOp::BoxedOp(const c10::OperatorHandle& op, const torch::jit::Stack& argumen
       if (writes(formal)) {
         is_written_[index] = true;
         written_.push_back(tensor);
+        written_inputs_.push_back(index);
       }
       return at::Tensor();
     }));
@@ -89,10 +91,9 @@ BoxedOp::Results BoxedOp::call(const std::vector<at::Tensor>& inputs, c10::Devic
     if (returns_argument(i)) continue;
     for_each_tensor(results.returned[i], [&](const at::Tensor& tensor) { results.flat.push_back(tensor); });
   }
-  for (const at::Tensor& tensor : written_) {
-    const auto place = find_same(inputs_, tensor);
-    results.written.push_back(given[static_cast<std::size_t>(place - inputs_.begin())]);
-    results.flat.push_back(results.written.back());
+  for (const std::size_t input : written_inputs_) {
+    results.written.push_back(given[input]);
+    results.flat.push_back(given[input]);
   }
   return results;
 }
@@ -108,6 +109,80 @@ torch::jit::Stack BoxedOp::repack(const Results& example, const std::vector<at::
     }
   }
   return packed;
+}
+
+// -- on disk ----------------------------------------------------------------------------------------------------------
+namespace {
+
+struct StoredOp {
+  std::string name, overload;
+  std::vector<StoredValue> arguments;
+  std::vector<std::uint64_t> slots;  // per tensor: kind, input
+  std::uint64_t num_inputs = 0;
+  std::vector<std::uint64_t> written_inputs;
+};
+
+template <class Stream>
+void visit(Stream& stream, StoredOp& op) {
+  stream(op.name, op.overload, op.arguments, op.slots, op.num_inputs, op.written_inputs);
+}
+
+c10::OperatorHandle find_op(const StoredOp& stored) {
+  const auto found = c10::Dispatcher::singleton().findSchema({stored.name, stored.overload});
+  if (found) return *found;
+  throw aspen::FileError(
+      "it calls the operator {}, which no library that is loaded here brings; load the library first", stored.name);
+}
+
+}  // namespace
+
+std::optional<std::vector<std::byte>> BoxedOp::stored() const {
+  StoredOp stored{.name = op_.operator_name().name, .overload = op_.operator_name().overload_name};
+  for (const c10::IValue& argument : arguments_) {
+    std::optional<StoredValue> value = stored_value(argument);
+    if (!value) return std::nullopt;
+    stored.arguments.push_back(std::move(*value));
+  }
+  for (const Slot& slot : slots_) {
+    stored.slots.push_back(static_cast<std::uint64_t>(slot.kind));
+    stored.slots.push_back(slot.input);
+  }
+  stored.num_inputs = is_written_.size();
+  stored.written_inputs.assign(written_inputs_.begin(), written_inputs_.end());
+  return bytes_of(stored);
+}
+
+BoxedOp BoxedOp::restored(std::span<const std::byte> bytes) {
+  auto stored = from_bytes<StoredOp>(bytes);
+  BoxedOp boxed(find_op(stored));
+  if (boxed.op_.schema().arguments().size() != stored.arguments.size()) {
+    throw aspen::FileError("it gives {} arguments to {}, which takes {}", stored.arguments.size(), stored.name,
+                           boxed.op_.schema().arguments().size());
+  }
+  if (stored.num_inputs > bytes.size()) throw aspen::FileError("{} has {} inputs", stored.name, stored.num_inputs);
+  boxed.is_written_.resize(stored.num_inputs);
+  for (const std::uint64_t input : stored.written_inputs) {
+    if (input >= stored.num_inputs) throw aspen::FileError("{} has no input {}", stored.name, input);
+    boxed.is_written_[input] = true;
+    boxed.written_inputs_.push_back(input);
+  }
+  for (std::size_t i = 0; i + 1 < stored.slots.size(); i += 2) {
+    if (stored.slots[i] > Slot::kInput ||
+        (stored.slots[i] == Slot::kInput && stored.slots[i + 1] >= stored.num_inputs)) {
+      throw aspen::FileError("{} has no input {}", stored.name, stored.slots[i + 1]);
+    }
+    boxed.slots_.push_back({static_cast<Slot::Kind>(stored.slots[i]), stored.slots[i + 1]});
+  }
+  std::size_t tensors = 0;
+  for (const StoredValue& argument : stored.arguments) {
+    boxed.arguments_.push_back(restored_value(argument));
+    map_tensors(boxed.arguments_.back(), [&](const at::Tensor& tensor) {
+      ++tensors;
+      return tensor;
+    });
+  }
+  if (tensors != boxed.slots_.size()) throw aspen::FileError("the tensors of {} do not add up", stored.name);
+  return boxed;
 }
 
 }  // namespace poptorch

@@ -4,7 +4,10 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <cstddef>
 #include <functional>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace poptorch {
@@ -34,6 +37,12 @@ class BoxedOp {
   };
   // Runs the op; leaves the tensors it is given as they are.
   Results call(const std::vector<at::Tensor>& inputs, c10::Device device) const;
+  // The op by its name, with its fixed arguments, for programs on disk. None: an argument exists in this process alone.
+  std::optional<std::vector<std::byte>> stored() const;
+  // An aspen::FileError for what is no such thing, and for an op that no library here brings. What comes back can be
+  // called; the tensors it was first given are gone.
+  static BoxedOp restored(std::span<const std::byte> bytes);
+
   // What the op would have returned, with `flat` in place of the tensors of Results::flat.
   torch::jit::Stack repack(const Results& example, const std::vector<at::Tensor>& flat) const;
 
@@ -43,13 +52,15 @@ class BoxedOp {
     std::size_t input = 0;
   };
 
+  explicit BoxedOp(const c10::OperatorHandle& op) : op_(op) {}
   bool returns_argument(std::size_t result) const;
 
   c10::OperatorHandle op_;
   torch::jit::Stack arguments_;
   std::vector<Slot> slots_;  // one per tensor of arguments_, in order
   std::vector<at::Tensor> inputs_, written_;
-  std::vector<bool> is_written_;  // per input
+  std::vector<bool> is_written_;             // per input
+  std::vector<std::size_t> written_inputs_;  // of written_, their places among the inputs
 };
 
 }  // namespace poptorch

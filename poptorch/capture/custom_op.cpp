@@ -11,6 +11,7 @@
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
 #include "poptorch/capture/host_work.h"
+#include "poptorch/capture/stored_work.h"
 
 namespace poptorch {
 namespace {
@@ -25,10 +26,55 @@ struct CustomCall {
   std::vector<Wire> inputs, outputs;
 };
 
-class CustomKernel final : public aspen::HostFunction {
+struct StoredAttribute {
+  std::string name;
+  CustomOpAttributes::Value value;
+};
+
+template <class Stream>
+void visit(Stream& stream, StoredAttribute& attribute) {
+  enum class Kind : std::uint8_t { kInteger, kReal, kText, kIntegers, kReals, kTexts };
+  static_assert(std::variant_size_v<CustomOpAttributes::Value> == 6);
+  auto kind = static_cast<Kind>(attribute.value.index());
+  stream(attribute.name);
+  stream.choice(kind, Kind::kTexts);
+  if constexpr (Stream::kReads) {
+    switch (kind) {
+      case Kind::kInteger: attribute.value = std::int64_t{0}; break;
+      case Kind::kReal: attribute.value = 0.0f; break;
+      case Kind::kText: attribute.value = std::string(); break;
+      case Kind::kIntegers: attribute.value = std::vector<std::int64_t>(); break;
+      case Kind::kReals: attribute.value = std::vector<float>(); break;
+      case Kind::kTexts: attribute.value = std::vector<std::string>(); break;
+    }
+  }
+  std::visit([&](auto& value) { stream(value); }, attribute.value);
+}
+
+struct StoredCustomCall {
+  std::string name, domain;
+  std::int64_t version = 1;
+  std::vector<StoredAttribute> attributes;
+  std::vector<Wire> inputs, outputs;
+};
+
+template <class Stream>
+void visit(Stream& stream, StoredCustomCall& call) {
+  stream(call.name, call.domain, call.version, call.attributes, call.inputs, call.outputs);
+}
+
+class CustomKernel final : public TypedFunction {
  public:
   explicit CustomKernel(std::shared_ptr<const CustomCall> call) : call_(std::move(call)) {}
   std::string name() const override { return call_->title; }
+  std::vector<aspen::TensorType> input_types() const override { return types_of(call_->inputs); }
+  std::vector<aspen::TensorType> output_types() const override { return types_of(call_->outputs); }
+
+  std::optional<std::vector<std::byte>> stored() const override {
+    StoredCustomCall stored{call_->op->name, call_->op->domain, call_->op->version, {}, call_->inputs, call_->outputs};
+    for (const auto& [name, value] : call_->attributes.values()) stored.attributes.push_back({name, value});
+    return stored_custom_op(bytes_of(stored));
+  }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
     naming(call_->title, "", [&] {
@@ -141,6 +187,15 @@ void check_examples(const CustomCall& call, const Tensors& inputs, const Tensors
 }
 
 }  // namespace
+
+std::shared_ptr<aspen::HostFunction> restored_custom_op(const std::string& title, std::span<const std::byte> stored) {
+  auto read = from_bytes<StoredCustomCall>(stored);
+  CustomOpAttributes::Map attributes;
+  for (StoredAttribute& attribute : read.attributes) attributes.emplace(attribute.name, std::move(attribute.value));
+  return std::make_shared<CustomKernel>(std::make_shared<const CustomCall>(
+      CustomCall{find_custom_op(title, read.name, read.domain, read.version), title,
+                 CustomOpAttributes(std::move(attributes)), std::move(read.inputs), std::move(read.outputs)}));
+}
 
 Tensors record_custom_op(Recorder& recorder, const std::shared_ptr<const CustomOp>& op, const std::string& title,
                          const Tensors& inputs, const Tensors& examples, const CustomOpAttributes& attributes) {

@@ -12,6 +12,7 @@
 #include "poptorch/capture/dispatch.h"
 #include "poptorch/capture/host_data.h"
 #include "poptorch/capture/host_work.h"
+#include "poptorch/capture/stored_value.h"
 
 namespace poptorch {
 namespace {
@@ -106,7 +107,41 @@ void refuse_random(const Recorder& recorder, const c10::OperatorHandle& op) {
       full_name(op), recorder.where());
 }
 
+// results: of the op's flat results, those that are outputs.
+std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> caller_of(
+    const BoxedOp& boxed, const std::vector<std::size_t>& results) {
+  return [boxed, results](const std::vector<at::Tensor>& inputs) {
+    const auto all = boxed.call(inputs, c10::Device(c10::DeviceType::CPU)).flat;
+    std::vector<at::Tensor> outputs;
+    for (const std::size_t i : results) outputs.push_back(all.at(i));
+    return outputs;
+  };
+}
+
+struct StoredHostCall {
+  std::vector<std::byte> op;
+  std::vector<std::uint64_t> results;
+};
+
+template <class Stream>
+void visit(Stream& stream, StoredHostCall& call) {
+  stream(call.op, call.results);
+}
+
+std::optional<std::vector<std::byte>> stored_call_of(const BoxedOp& boxed, const std::vector<std::size_t>& results) {
+  std::optional<std::vector<std::byte>> op = boxed.stored();
+  if (!op) return std::nullopt;
+  StoredHostCall stored{std::move(*op), {results.begin(), results.end()}};
+  return bytes_of(stored);
+}
+
 }  // namespace
+
+std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> restored_host_call(
+    std::span<const std::byte> stored) {
+  const auto call = from_bytes<StoredHostCall>(stored);
+  return caller_of(BoxedOp::restored(call.op), {call.results.begin(), call.results.end()});
+}
 
 torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& op,
                                  const torch::jit::Stack& arguments) {
@@ -116,9 +151,9 @@ torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& 
   const bool is_check = op.schema().returns().empty() && boxed.written().empty();
   const bool widen = !is_check && needs_float(boxed);
   if (widen) boxed.widen_constants();
-  const auto example = is_check ? BoxedOp::Results{} : naming(full_name(op), recorder.where(), [&] {
-    return example_results(boxed, widen);
-  });
+  const auto example = is_check
+                           ? BoxedOp::Results{}
+                           : naming(full_name(op), recorder.where(), [&] { return example_results(boxed, widen); });
   refuse_sparse(recorder, op, example);
   HostWork work{.name = full_name(op), .is_foreign = is_foreign(op)};
   work.inputs = wires_of(boxed.inputs());
@@ -131,12 +166,8 @@ torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& 
     results.push_back(i);
     work.outputs.push_back({graph_type(example.flat[i]), example.flat[i].scalar_type()});
   }
-  work.run = [boxed, results](const std::vector<at::Tensor>& inputs) {
-    const auto all = boxed.call(inputs, c10::Device(c10::DeviceType::CPU)).flat;
-    std::vector<at::Tensor> outputs;
-    for (const std::size_t i : results) outputs.push_back(all[i]);
-    return outputs;
-  };
+  work.run = caller_of(boxed, results);
+  work.stored = [boxed, results] { return stored_call_of(boxed, results); };
   recorder.note_host_call(op.operator_name().name);
   const auto outputs = emit_host_work(recorder, boxed.inputs(), std::move(work));
 

@@ -5,9 +5,18 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
 #include "poptorch/capture/recorder.h"
 
 namespace poptorch {
+
+// What runs the op that `stored` says (see HostWork::stored), in a process that has only that.
+std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> restored_host_call(
+    std::span<const std::byte> stored);
 
 torch::jit::Stack emit_host_call(Recorder& recorder, const c10::OperatorHandle& op, const torch::jit::Stack& arguments);
 

@@ -10,6 +10,7 @@
 #include "poptorch/capture/complex.h"
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
+#include "poptorch/capture/stored_work.h"
 
 namespace poptorch {
 namespace {
@@ -46,10 +47,13 @@ Tensors results_of(const HostWork& work, const Tensors& inputs) {
                          results.size(), work.outputs.size());
 }
 
-class ForwardCall final : public aspen::HostFunction {
+class ForwardCall final : public TypedFunction {
  public:
   explicit ForwardCall(std::shared_ptr<const HostWork> work) : work_(std::move(work)) {}
   std::string name() const override { return work_->name; }
+  std::optional<std::vector<std::byte>> stored() const override { return stored_call(*work_, std::nullopt); }
+  std::vector<TensorType> input_types() const override { return types_of(work_->inputs); }
+  std::vector<TensorType> output_types() const override { return types_of(work_->outputs); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
     naming_on_worker(*work_, [&] {
@@ -64,11 +68,22 @@ class ForwardCall final : public aspen::HostFunction {
 };
 
 // Does the work again under torch's autograd and asks it for the gradients.
-class BackwardCall final : public aspen::HostFunction {
+class BackwardCall final : public TypedFunction {
  public:
   BackwardCall(std::shared_ptr<const HostWork> work, std::vector<std::int64_t> differentiable)
       : work_(std::move(work)), differentiable_(std::move(differentiable)) {}
   std::string name() const override { return work_->name + " backward"; }
+  std::optional<std::vector<std::byte>> stored() const override { return stored_call(*work_, differentiable_); }
+  std::vector<TensorType> input_types() const override {
+    std::vector<TensorType> types = types_of(work_->inputs);
+    for (const Wire& output : work_->outputs) types.push_back(output.type);
+    return types;
+  }
+  std::vector<TensorType> output_types() const override {
+    std::vector<TensorType> types;
+    for (const std::int64_t i : differentiable_) types.push_back(work_->inputs[static_cast<std::size_t>(i)].type);
+    return types;
+  }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
     naming_on_worker(*work_, [&] { differentiate(inputs, outputs); });
@@ -120,6 +135,21 @@ aspen::Repair repair_of(const RecoverableError& error) {
   return aspen::Repair::kFullReset;
 }
 
+std::shared_ptr<aspen::HostFunction> forward_call(std::shared_ptr<const HostWork> work) {
+  return std::make_shared<ForwardCall>(std::move(work));
+}
+
+std::shared_ptr<aspen::HostFunction> backward_call(std::shared_ptr<const HostWork> work,
+                                                   std::vector<std::int64_t> differentiable) {
+  return std::make_shared<BackwardCall>(std::move(work), std::move(differentiable));
+}
+
+std::vector<TensorType> types_of(const std::vector<Wire>& wires) {
+  std::vector<TensorType> types;
+  for (const Wire& wire : wires) types.push_back(wire.type);
+  return types;
+}
+
 std::vector<Wire> wires_of(const Tensors& tensors) {
   std::vector<Wire> wires;
   for (const at::Tensor& tensor : tensors) wires.push_back({graph_type(tensor), tensor.scalar_type()});
@@ -146,9 +176,9 @@ Tensors emit_host_work(Recorder& recorder, const Tensors& inputs, HostWork work)
   const bool has_gradient = std::any_of(work.outputs.begin(), work.outputs.end(), is_floating);
   const auto shared = std::make_shared<const HostWork>(std::move(work));
   aspen::HostCallAttrs attrs;
-  attrs.function = std::make_shared<ForwardCall>(shared);
+  attrs.function = forward_call(shared);
   if (has_gradient && !differentiable.empty()) {
-    attrs.gradient = std::make_shared<BackwardCall>(shared, differentiable);
+    attrs.gradient = backward_call(shared, differentiable);
     attrs.differentiable = differentiable;
   }
   attrs.outputs = type_list(shared->outputs);

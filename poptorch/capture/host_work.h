@@ -7,9 +7,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "aspen/base/attrs.h"
 #include "aspen/base/device_fault.h"
 #include "aspen/base/tensor_type.h"
 #include "poptorch/capture/recorder.h"
@@ -32,7 +34,13 @@ struct HostWork {
   // gradient is wanted: then the inputs require one.
   std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> run;
   std::vector<Wire> inputs, outputs;
+  // What makes `run` again in another process (stored_work.h), if anything does. Empty: nothing does.
+  std::function<std::optional<std::vector<std::byte>>()> stored = nullptr;
 };
+// The work as nodes of the graph call it, and torch's gradient of it by the inputs that are listed.
+std::shared_ptr<aspen::HostFunction> forward_call(std::shared_ptr<const HostWork> work);
+std::shared_ptr<aspen::HostFunction> backward_call(std::shared_ptr<const HostWork> work,
+                                                   std::vector<std::int64_t> differentiable);
 // Adds the work to the graph and returns its results as tensors of the model. Its gradient is what torch's autograd
 // gives for the work, done once more.
 std::vector<at::Tensor> emit_host_work(Recorder& recorder, const std::vector<at::Tensor>& inputs, HostWork work);
@@ -41,6 +49,14 @@ std::vector<at::Tensor> wrap_outputs(Recorder& recorder, aspen::Op* node, const 
 
 // Copies a result to where the graph wants it; a UserError if it has another shape.
 void store(const at::Tensor& tensor, const aspen::TensorType& type, void* into);
+
+// A function that knows the types of its operands, so that a program from a file can be held to them.
+class TypedFunction : public aspen::HostFunction {
+ public:
+  virtual std::vector<aspen::TensorType> input_types() const = 0;
+  virtual std::vector<aspen::TensorType> output_types() const = 0;
+};
+std::vector<aspen::TensorType> types_of(const std::vector<Wire>& wires);
 
 // -- errors -------------------------------------------------------------------------------------------------------
 // Work may be written in the language of the model. What its binding must do about that:

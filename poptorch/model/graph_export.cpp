@@ -18,6 +18,13 @@ std::string variable(const char* name) {
 
 }  // namespace
 
+const char* asks_for_graph() {
+  for (const char* name : {"POPTORCH_EXPORT_PROTO_FILE", "ASPEN_DUMP"}) {
+    if (!variable(name).empty()) return name;
+  }
+  return nullptr;
+}
+
 void export_graph(const aspen::Graph& graph) {
   const std::string path = variable("POPTORCH_EXPORT_PROTO_FILE"), binary = variable("POPTORCH_EXPORT_PROTO_AS_BINARY");
   if (path.empty()) return;

@@ -11,6 +11,7 @@
 #include "poptorch/capture/narrow.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/model/backends.h"
+#include "poptorch/model/executable_cache.h"
 #include "poptorch/model/graph_export.h"
 #include "poptorch/model/summary.h"
 #include "poptorch/model/trace_channel.h"
@@ -108,6 +109,7 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
   std::vector<at::Tensor> traced;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check_not_empty(inputs[i], "input", names.at(i));
+    examples_.push_back({names[i], inputs[i].scalar_type(), inputs[i].sizes().vec()});
     traced.push_back(recorder.add_input(names[i], inputs[i]));
   }
   const std::vector<at::Tensor> returned = recorder.run([&] { return forward(traced); });
@@ -151,24 +153,52 @@ void Model::compile(const CompileSettings& settings) {
   const profiling::Tracepoint point(trace_channel(training_), "modelCompilation");
   if (!captured_) throw aspen::UserError("[compile] capture the model first.");
   if (is_compiled()) throw aspen::UserError("[compile] this model has been compiled already.");
+  std::vector<std::string> listed;
+  const aspen::CompileOptions options = compile_options(settings, listed);
+  key_ = program_key(graph_, options);
+  make_program(options, settings);
+  recorder_.reset();
+  take_program(options, settings);
+  warn_of_narrow_tensors();
+  if (training_) warn_of_unreached(listed);
+  if (!is_from_file_) export_graph(graph_);
+}
+
+// What the compiler is told. listed: all parameters of the optimiser.
+aspen::CompileOptions Model::compile_options(const CompileSettings& settings, std::vector<std::string>& listed) {
   if (!settings.name.empty()) graph_.set_name(settings.name);
   aspen::CompileOptions options = settings.options;
   options.training = training_;
   options.num_stages = num_stages_;
   options.holds_inputs = settings.synthetic_data != SyntheticData::kOff;
-  keep_buffers_apart(options.replicas);
-  const std::vector<std::string> listed = split_groups(options.optimizer);
+  if (captured_) keep_buffers_apart(options.replicas);
+  listed = split_groups(options.optimizer);
   backend_ = make_backend(settings.backend.empty() ? default_backend() : settings.backend);
-  program_ = aspen::compile(graph_, options, *backend_);
-  recorder_.reset();
+  return options;
+}
+
+void Model::make_program(const aspen::CompileOptions& options, const CompileSettings& settings) {
+  const auto make = [&] { return aspen::compile(graph_, options, *backend_); };
+  const char* graph_is_for = asks_for_graph();
+  if (!settings.cache.empty() && graph_is_for != nullptr) {
+    aspen::log::debug("[cache] not used: {} asks for the graph", graph_is_for);
+  }
+  if (settings.cache.empty() || graph_is_for != nullptr) {
+    program_ = make();
+    return;
+  }
+  auto [program, is_hit] = ExecutableCache(settings.cache, cache_limit()).find_or_make(key_, *backend_, make);
+  program_ = std::move(program);
+  is_from_file_ = is_hit;
+  if (is_hit && options.progress) options.progress(1);
+}
+
+void Model::take_program(const aspen::CompileOptions& options, const CompileSettings& settings) {
   for (const aspen::ProgramVariable& variable : program_->variables) variables_.emplace(variable.name, &variable);
   find_anchors(options.anchors);
   seed_ = settings.seed;
   if (options.holds_inputs) fill_inputs(settings.synthetic_data, settings.seed);
   for (std::size_t group = 0; group < settings.settings.size(); ++group) set_settings(group, settings.settings[group]);
-  warn_of_narrow_tensors();
-  if (training_) warn_of_unreached(listed);
-  export_graph(graph_);
 }
 
 std::string Model::last_capture_error() const { return recorder_ == nullptr ? "" : recorder_->last_error(); }
@@ -190,6 +220,11 @@ void Model::keep_buffers_apart(std::size_t replicas) {
   }
 }
 
+// By the model; of one that was not captured the file has told so.
+bool Model::is_used(const std::string& variable) const {
+  return captured_ ? graph_.find_variable(variable) != nullptr : index_of_parameter_.contains(variable);
+}
+
 // Makes a group of each parameter, so that each can be given numbers of its own. Parameters the model does not use have
 // no place in the graph. Returns all that were listed.
 std::vector<std::string> Model::split_groups(aspen::OptimizerSpec& optimizer) {
@@ -199,7 +234,7 @@ std::vector<std::string> Model::split_groups(aspen::OptimizerSpec& optimizer) {
     auto& indices = indices_of_group_.emplace_back();
     for (const std::string& name : group.parameters) {
       listed.push_back(name);
-      if (graph_.find_variable(name) == nullptr) continue;
+      if (!is_used(name)) continue;
       indices.push_back(split.size());
       index_of_parameter_[name] = split.size();
       split.push_back(group);
@@ -220,10 +255,7 @@ void Model::warn_of_narrow_tensors() const {
 }
 
 void Model::warn_of_unreached(const std::vector<std::string>& listed) const {
-  std::set<std::string> updated;
-  for (const auto& op : graph_.ops()) {
-    for (const aspen::Value* output : op->outputs()) updated.insert(output->name());
-  }
+  const std::set<std::string> updated(program_->tensor_names.begin(), program_->tensor_names.end());
   std::set<const void*> updated_memory;  // a parameter tied to another is updated with it
   for (const HostTensor& entry : tensors_) {
     if (updated.contains("UpdatedVar___" + entry.name))
@@ -252,7 +284,12 @@ void Model::set_random_state(std::uint64_t seed, std::uint64_t step) {
   if (is_attached()) executor_->set_random_state(seed, step);
 }
 
-std::string Model::graph_text() const { return aspen::to_text(graph_); }
+std::string Model::graph_text() const {
+  if (!is_from_file_) return aspen::to_text(graph_);
+  throw aspen::UserError(
+      "[graphText] the program was not compiled here but comes from a file or the cache, which do not hold its graph; "
+      "compile the model without them to see it.");
+}
 
 std::vector<aspen::DeviceTime> Model::times() const {
   require_attached("times");

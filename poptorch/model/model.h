@@ -14,11 +14,15 @@
 #include <vector>
 
 #include "aspen/compiler/compile.h"
+#include "aspen/program_file/sections.h"
 #include "aspen/runtime/executor.h"
+#include "poptorch/model/program_key.h"
 
 namespace poptorch {
 
 class Recorder;
+struct StoredModel;
+struct StoredRole;
 
 // What inputs hold that never come from the host.
 enum class SyntheticData : std::uint8_t { kOff, kZeros, kNormal, kUniform };
@@ -30,6 +34,20 @@ struct CompileSettings {
   std::uint64_t seed = 0;
   std::string backend;                       // empty: the best one built
   std::vector<std::vector<float>> settings;  // per group of the optimizer, in the order of aspen::Setting
+  std::string cache;                         // the directory of an ExecutableCache; empty: none
+};
+
+// An input as a model was captured with it: one micro-batch.
+struct ExampleInput {
+  std::string name;
+  c10::ScalarType type = c10::ScalarType::Float;
+  std::vector<std::int64_t> shape;
+};
+
+// What a model takes from a file beside its program.
+enum class FileContents : std::uint8_t {
+  kProgram,  // nothing: its variables are as those of a model that has just been compiled
+  kAll,      // weights, state of the optimiser, and where the random ops are, if the file says so
 };
 
 struct OutputRequest {
@@ -90,6 +108,17 @@ class Model {
   std::string last_capture_error() const;
   bool is_compiled() const { return program_ != nullptr; }
 
+  // -- programs on disk (model_file.cpp) ------------------------------------------------------------------------------
+  // Everything that another process needs to go on with this model. A UserError names what cannot be stored.
+  void store(aspen::Sections& file, bool with_random_state) const;
+  // In place of compile(): takes the program of a file that was made of this very model, with these settings; the
+  // tensors must have been added. A model that is captured is compared with it, one that is not is taken to be the
+  // same. An aspen::FileError says what does not fit.
+  void load(const aspen::Sections& file, const CompileSettings& settings, FileContents contents);
+  // What the model in a file was captured with, and whether it trains.
+  static std::vector<ExampleInput> example_inputs(const aspen::Sections& file);
+  static bool is_training(const aspen::Sections& file);
+
   // The executor and its memory. What the device held (weights, optimiser state, random state) survives a detach.
   void attach();
   void detach();
@@ -142,6 +171,15 @@ class Model {
   };
   using Bytes = std::vector<std::byte>;
 
+  aspen::CompileOptions compile_options(const CompileSettings& settings, std::vector<std::string>& listed);
+  void make_program(const aspen::CompileOptions& options, const CompileSettings& settings);
+  void take_program(const aspen::CompileOptions& options, const CompileSettings& settings);
+  void check_tensors(const std::vector<StoredRole>& stored) const;
+  void check_key(const StoredModel& stored) const;
+  void take_interface(const StoredModel& stored);
+  void take_contents(const aspen::Sections& file, bool with_random_state);
+  bool is_used(const std::string& variable) const;
+  static bool is_setting(const std::string& variable);  // holds numbers of the optimiser
   void keep_buffers_apart(std::size_t replicas);
   void find_anchors(const std::vector<aspen::Anchor>& anchors);
   void fill_inputs(SyntheticData kind, std::uint64_t seed);
@@ -175,6 +213,9 @@ class Model {
   aspen::Graph graph_;
   std::unique_ptr<Recorder> recorder_;  // from capture until the graph is compiled
   bool captured_ = false;
+  std::vector<ExampleInput> examples_;
+  ProgramKey key_;               // of the program
+  bool is_from_file_ = false;    // the program, so that there is no graph of it
   std::int64_t num_stages_ = 1;  // forward stages, as blocks began
   std::size_t num_outputs_ = 0;  // of the user; outputs for written inputs follow
   std::vector<std::size_t> written_inputs_;

@@ -33,9 +33,13 @@ at::Tensor synthetic(const aspen::TensorType& type, SyntheticData kind, at::Gene
       .to(dtype);
 }
 
-std::string settings_name(std::size_t index) { return fmt::format("settings___{}", index); }
+constexpr const char* kSettings = "settings___";
+
+std::string settings_name(std::size_t index) { return fmt::format("{}{}", kSettings, index); }
 
 }  // namespace
+
+bool Model::is_setting(const std::string& variable) { return variable.starts_with(kSettings); }
 
 void Model::attach() {
   require_compiled("attach");
@@ -73,6 +77,12 @@ void Model::upload_weights(PrivateBuffers private_buffers) {
   for (const HostTensor& entry : tensors_) {
     const auto* variable = find_variable(entry.name);
     if (variable == nullptr) continue;
+    if (is_attached() && !is_private(entry, *variable) && is_held_as_graph_bytes(entry.tensor)) {
+      // Without a copy in between: weights may be large, and a model is waiting for its first step.
+      const auto* data = static_cast<const std::byte*>(entry.tensor.data_ptr());
+      executor_->write_variable(variable->name, std::span(data, entry.tensor.nbytes()));
+      continue;
+    }
     Bytes bytes = host_bytes(entry);
     if (is_private(entry, *variable)) {
       if (private_buffers == PrivateBuffers::kKeptIfSame && first_value(entry, *variable) == bytes) continue;
@@ -171,8 +181,8 @@ std::vector<std::string> Model::state_names() const {
   for (const HostTensor& entry : tensors_) weights.insert(entry.name);
   std::vector<std::string> names;
   for (const aspen::ProgramVariable& variable : program_->variables) {
-    const bool is_setting = variable.name.starts_with("settings___");
-    if (!is_setting && !variable.name.starts_with(aspen::held_input_name("")) && !weights.contains(variable.name))
+    if (!is_setting(variable.name) && !variable.name.starts_with(aspen::held_input_name("")) &&
+        !weights.contains(variable.name))
       names.push_back(variable.name);
   }
   return names;

@@ -109,6 +109,20 @@ void Session::destroy() {
   is_announced_ = false;
 }
 
+void Session::save(aspen::Sections& file, bool with_random_state) {
+  const profiling::Tracepoint point(trace_channel(training_), "saveExecutableToFile");
+  Model& model = compiled("save");
+  refresh();
+  save_to_host();
+  if (!model.is_attached()) {  // what it would begin with
+    upload(PrivateBuffers::kKeptIfSame);
+    if (training_) optimizer_->before_run();
+  }
+  model.store(file, with_random_state);
+}
+
+void Session::take_weights_of_file() { compiled("load").download_weights(); }
+
 std::vector<at::Tensor> Session::run(const std::vector<at::Tensor>& inputs, const std::function<bool()>& should_stop) {
   const profiling::Tracepoint point(trace_channel(training_), "modelExecution");
   refresh();

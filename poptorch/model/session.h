@@ -65,6 +65,12 @@ class Session {
   // Saves everything to the host and releases the program; adopt() begins anew.
   void destroy();
 
+  // Everything that another process needs to go on with the model as it is now: see Model::store. An inference model
+  // takes over what trainers of its weights have learnt first.
+  void save(aspen::Sections& file, bool with_random_state);
+  // The weights that a model took from a file go to the tensors of the module. Of a model that adopt() has just taken.
+  void take_weights_of_file();
+
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const std::function<bool()>& should_stop);
 
   // Of the latest call: a copy of its own.

@@ -186,6 +186,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   bind_model(module);
   bind_optimizers(module);  // before the session, which holds one
   bind_session(module);
+  bind_saved_models(module);
   bind_data_loader(module);
   bind_strategies(module);
   bind_annotations(module);

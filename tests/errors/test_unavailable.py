@@ -9,19 +9,6 @@ def _options():
     return poptorch.Options().showCompilationProgressBar(False)
 
 
-@pytest.mark.parametrize("call", [
-    lambda e: e.save("file"),
-    lambda e: e.compileAndExport("file", torch.zeros(2, 3)),
-    lambda e: e.loadExecutable("file"),
-    lambda e: poptorch.load("file"),
-])
-def test_members_and_functions(call):
-    executor = poptorch.inferenceModel(torch.nn.Linear(3, 2), _options())
-    executor(torch.zeros(2, 3))
-    with pytest.raises(poptorch.Error, match="is not supported yet; "):
-        call(executor)
-
-
 class Calls(torch.nn.Module):
     def __init__(self, function):
         super().__init__()

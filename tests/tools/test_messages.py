@@ -5,12 +5,10 @@ import re
 ROOT = pathlib.Path(__file__).parents[2]
 PRODUCT = ("include", "poptorch", "aspen", "apps")
 PHRASES = r"not (?:yet )?supported yet|not (?:yet )?implemented|unimplemented"
-# Whole subjects that are missing: saved programs, the cache of programs, reports of profiles, several processes.
-MISSING = (r"Saving a compiled model", r"Loading a compiled model", r"Caching executables", r"Profiling",
-           r"Training in \{\} processes")
-# The two places that make such a message, and how they are called.
-MAKERS = {"poptorch/api/compile_settings.cpp": r"(?<!void )\brefuse\((?:fmt::format\()?\"([^\"]*)",
-          "poptorch/python/poptorch/_engine_limits.py": r"(?<!def )_refuse\(\"([^\"]*)"}
+# Whole subjects that are missing: reports of profiles, several processes.
+MISSING = (r"Profiling", r"Training in \{\} processes")
+# The place that makes such a message, and how it is called.
+MAKERS = {"poptorch/api/compile_settings.cpp": r"(?<!void )\brefuse\((?:fmt::format\()?\"([^\"]*)"}
 
 
 def sources():

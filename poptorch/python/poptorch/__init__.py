@@ -15,11 +15,11 @@ from . import poptorch_core
 from . import enums, errors, optim, options, ops, profiling  # sub-modules of the public API
 from ._async_data_accessor import AsynchronousDataAccessor
 from ._data_loader import DataLoader
-from ._engine_limits import importPoptorchMetadataFromFile, load
 from ._impl import ICustomArgParser, registerCustomArgParser, registerPostCompileHook, registerPreCompileHook
 from ._logging import initial_level as _initial_level
 from ._logging import set_python_level as _set_python_level
-from ._poplar_executor import PoplarExecutor
+from ._poplar_executor import PoplarExecutor, load
+from ._saved_models import importPoptorchMetadataFromFile
 from ._wrappers import inferenceModel, trainingModel
 from .annotations import BeginBlock, Block, BlockFunction, module_repr, removeBlocks
 from .enums import (

@@ -99,6 +99,26 @@ class ArgumentPlan:
         # Calls by position with nothing but tensors need no binding: f(x, labels), by far the most common.
         self._num_simple = len(args) if self._is_simple(args, kwargs) else -1
 
+    # -- on disk --------------------------------------------------------------------------------------------------
+    def stored(self):
+        """What makes the plan again, given the signature: of tensors, shapes and types."""
+        leaves = [(tuple(leaf.shape), leaf.dtype) for leaf in self.leaves]
+        return {"names": self.names, "nodes": self._nodes, "leaves": leaves, "num_simple": self._num_simple}
+
+    @classmethod
+    def restored(cls, signature, stored):
+        plan = cls.__new__(cls)
+        plan._signature = signature
+        plan.names, plan._nodes, plan._num_simple = stored["names"], stored["nodes"], stored["num_simple"]
+        if len(plan._nodes) != len(signature.parameters):
+            raise createPoptorchError(
+                f"[loadExecutable] the file has arguments for {len(plan._nodes)} parameters of forward, and forward of "
+                f"this model takes {', '.join(str(p) for p in signature.parameters) or 'none'}."
+            )
+        plan.leaves = [torch.zeros(shape, dtype=dtype) for shape, dtype in stored["leaves"]]
+        plan._inputs = poptorch_core.CallInputs(plan.names, plan.leaves)
+        return plan
+
     def _is_var_keyword(self, node):
         return any(p.kind is p.VAR_KEYWORD and p.name == node.path for p in self._signature.parameters)
 

@@ -1,19 +1,21 @@
 """PoplarExecutor: a wrapped model. Compiles it at its first call, runs it, and keeps weights in step with the host."""
 
 import datetime
+import os
 import sys
 import threading
 import time
 
 import torch
 
-from . import _capture, _captured_torch, _engine_limits, _measurements, _replica_grouping, _weight_sync
+from . import _capture, _captured_torch, _measurements, _replica_grouping, _saved_models, _weight_sync
 from . import annotations, poptorch_core
 from ._args import ArgumentPlan, Signature
 from ._compilation_output import ProgressBar
 from ._compiled_parts import CompiledParts
 from ._executor_optimizer import ExecutorOptimizer
 from ._logging import logger
+from .enums import ConnectionType
 from .errors import createPoptorchError
 from .options import Options
 
@@ -26,7 +28,7 @@ _SEED_MASK = (1 << 64) - 1
 _compilation = threading.RLock()
 
 
-class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembers):
+class PoplarExecutor(_measurements.Measurements):
     """Made by poptorch.trainingModel and poptorch.inferenceModel; called like the model it wraps."""
 
     def __init__(self, model, options, training, optimizer=None):
@@ -46,6 +48,7 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
         self._optimizer = None
         self._plan = None
         self._result = None
+        self._ipus = []  # of the blocks of the compiled model
         self._compilation_time = None
         self._groupings = {}  # of parameters that differ between replicas, by name
         self._executed = _weight_sync.plain_copy(model)
@@ -140,6 +143,10 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
         self._compile(args, kwargs)
 
     def _compile(self, args, kwargs):
+        self._build(lambda signature: ArgumentPlan(signature, args, kwargs))
+
+    def _build(self, make_plan, load=None):
+        """Makes the program, unless there is one. make_plan: of the signature of forward. load: see _build_alone."""
         if self._core is not None:
             return
         poptorch_core.check_options(self._options._store)
@@ -149,7 +156,7 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
             if self._core is not None:  # another thread was first
                 return
             try:
-                self._compile_alone(args, kwargs)
+                self._build_alone(make_plan(Signature(self._executed.forward)), load)
             except BaseException:
                 self._session.release_device()
                 raise
@@ -159,30 +166,35 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
         with self._lock:
             self._session.reserve(self._options._store)
 
-    def _compile_alone(self, args, kwargs):
+    def _build_alone(self, plan, load):
+        """load: of a file, the _Loading; None: the program is compiled."""
         begin = time.perf_counter()
         if self._training and not _weight_sync.is_wrapped(self._user_model):  # called again after destroy()
             _weight_sync.hook(self._user_model, self._session.weights, self)
         options = self._options
-        plan = ArgumentPlan(Signature(self._executed.forward), args, kwargs)
         inputs = plan.micro_batch(*poptorch_core.micro_batches(options._store, self._training))
         core = poptorch_core.Model(self._training)
         grouped = _replica_grouping.single_values(self._executed, self._groupings)
         self._session.sync_sources()
         self._add_tensors(core, grouped.values)
         with ProgressBar(options._show_compilation_progress_bar) as bar:
-            with grouped:
-                result, ipus = _capture.capture(core, self._executed, plan, inputs, options, self._training)
+            if load is None or load.result is None:
+                with grouped:
+                    result, ipus = _capture.capture(core, self._executed, plan, inputs, options, self._training)
+            else:
+                result, ipus = load.result, load.ipus
             poptorch_core.required_ipus(options._store, set(ipus))
             poptorch_core.check_written_buffers(
                 options._store, core.written_buffers(), _statistics_of_norms(self._executed)
             )
             optimizer = self._optimizer.compiled(core) if self._training else None
-            with _captured_torch.recorded():  # backward passes and hooks of the user's run now
-                core.compile(
-                    self._training, options._store, options._execution_strategy, set(ipus), optimizer, bar.update
-                )
-        self._core, self._plan, self._result = core, plan, result
+            told = (self._training, options._store, options._execution_strategy, set(ipus), optimizer)
+            if load is None:
+                with _captured_torch.recorded():  # backward passes and hooks of the user's run now
+                    core.compile(*told, bar.update)
+            else:
+                poptorch_core.load_model(core, load.file, *told, with_contents=load.result is not None)
+        self._core, self._plan, self._result, self._ipus = core, plan, result, list(ipus)
         self._session.adopt(core, options._store, self._training)
         self._parts = CompiledParts(self._executed)
         try:
@@ -227,6 +239,49 @@ class PoplarExecutor(_measurements.Measurements, _engine_limits.UnavailableMembe
         """The tensor that options.anchorTensor has named so, of the latest call: a copy of its own."""
         with self._lock:
             return self._session.anchored(self._options._store, short_name)
+
+    # -- files ----------------------------------------------------------------------------------------------------
+    def save(self, filename, export_model=True, save_rng_state=True):
+        """Writes the compiled model to a file: the program, weights, state of the optimiser and of the random ops. With
+        export_model also the module and the optimiser, pickled, so that poptorch.load needs nothing but the file."""
+        self._session.require_compiled("save")
+        self._write("save", filename, export_model, save_rng_state)
+
+    def compileAndExport(self, filename, *args, export_model=True, **kwargs):
+        """Compiles the model for arguments like these and saves it."""
+        with poptorch_core.Tracepoint(self._channel(), "compileAndExport"):
+            if self._core is None:
+                self._compile(args, kwargs)
+            self._write("compileAndExport", filename, export_model, True)
+
+    def loadExecutable(self, filename):
+        """Takes the program out of a file that was saved of the same model with the same options, instead of compiling
+        the model. Weights and optimiser are those of this executor."""
+        if self._core is not None:
+            raise createPoptorchError("[loadExecutable] the model is compiled already; call destroy() first.")
+        file = _saved_models.open_file(filename, "loadExecutable")
+        if _saved_models.mismatch(file) is not None:
+            file.refuse(_saved_models.mismatch(file))
+        plan = _saved_models.call_of(file).plan
+        self._build(lambda signature: ArgumentPlan.restored(signature, plan), _Loading(file))
+
+    def _write(self, who, filename, export_model, save_rng_state):
+        with _compilation, self._lock:  # weights may have to be fetched from trainers
+            self._session.require_compiled(who)
+            file = poptorch_core.save_session(self._session, os.fspath(filename), who, save_rng_state)
+            call = _saved_models.SavedCall(self._options, self._plan.stored(), self._ipus)
+            _saved_models.add_python(file, who, call, self._saved_module(save_rng_state) if export_model else None)
+        file.write()
+
+    def _saved_module(self, save_rng_state):
+        optimizer = self._optimizer.optimizer if self._training else None
+        rng_state = list(self._core.random_state()) if save_rng_state else None
+        return _saved_models.SavedModule(
+            self._training, self._user_model, optimizer, self._groupings, self._result, rng_state
+        )
+
+    def _channel(self):
+        return "poptorch.trainingModel" if self._training else "poptorch.inferenceModel"
 
     # -- devices --------------------------------------------------------------------------------------------------
     def isAttachedToDevice(self):
@@ -321,6 +376,41 @@ def _statistics_of_norms(module):
         if isinstance(child, torch.nn.modules.batchnorm._NormBase)
         for name in child._buffers
     }
+
+
+class _Loading:
+    """A file that a program is taken from. With the result of forward and the IPUs of its blocks, forward need not be
+    captured, and everything else is taken from the file, too."""
+
+    def __init__(self, file, result=None, ipus=()):
+        self.file = file
+        self.result = result
+        self.ipus = ipus
+
+
+def load(filename, edit_opts_fn=None):
+    """The model of a file written by save, compiled, with the weights, optimiser and random state it was saved with.
+    edit_opts_fn: may change its options, as far as they are not a part of the program. The file is unpickled, which can
+    run any code: load only what you trust."""
+    file = _saved_models.open_file(filename, "load")
+    mismatch = _saved_models.mismatch(file)
+    if mismatch is not None:
+        raise AssertionError(f'"{file.path}" cannot be loaded: {mismatch}')
+    if not _saved_models.has_module(file):
+        raise AssertionError(
+            f'"{file.path}" holds no model: it was saved with export_model=False. Wrap the model and call loadExecutable'
+        )
+    call, saved = _saved_models.call_of(file), _saved_models.module_of(file)
+    options = call.options.clone()
+    options.deleteIfExists("ipu_version")
+    if options.connection_type == ConnectionType.Never.value:
+        options.connectionType(ConnectionType.Always)
+    if edit_opts_fn is not None:
+        edit_opts_fn(options)
+    executor = _restore(saved.model, options, saved.training, saved.optimizer, saved.groupings)
+    loading = _Loading(file, saved.result, call.ipus)
+    executor._build(lambda signature: ArgumentPlan.restored(signature, call.plan), loading)
+    return executor
 
 
 def _restore(model, options, training, optimizer, groupings):
