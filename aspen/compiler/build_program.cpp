@@ -1,12 +1,14 @@
 #include "aspen/compiler/build_program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <unordered_map>
 
+#include "aspen/base/log.h"
 #include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/op_def.h"
-#include "aspen/compiler/make_kernel.h"
+#include "aspen/compiler/make_kernels.h"
 #include "aspen/compiler/memory/plan.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/compiler/placement/overlap_io.h"
@@ -48,6 +50,12 @@ Attrs without_gradient(const Op& op) {
   return Attrs::of(std::move(attrs));
 }
 
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
 class ProgramBuilder {
  public:
   ProgramBuilder(const Graph& graph, const CompileOptions& options, const Backend& backend)
@@ -56,7 +64,10 @@ class ProgramBuilder {
   }
 
   std::unique_ptr<Program> run() {
+    make_all_kernels();
+    auto start = Clock::now();
     MemoryPlan plan = plan_memory(graph_, [this](const Op& op) { return demand(op); });
+    log::debug("memory plan: {:.2f} ms", milliseconds_since(start));
     auto program = std::make_unique<Program>();
     program->name = graph_.name();
     describe_interface(plan, *program);
@@ -82,23 +93,45 @@ class ProgramBuilder {
   }
 
  private:
-  // Makes the kernel when the planner first asks for an op: only the kernel knows its workspace.
-  OpDemand demand(const Op& op) {
-    if (is_constant(op)) return {.is_constant = true};
-    if (op.is("assign") || op.def().is_alias() || is_arrival(op)) return {};
-    Made& made = made_[&op];
-    made.request = kernel_request(op);
-    made.request.attrs = without_gradient(op);
-    made.request.half_partials = has_half_partials(op, options_);
-    if (roundings_) made.request.rounding = (*roundings_)[op];
+  static bool has_kernel(const Op& op) {
+    return !is_constant(op) && !op.is("assign") && !op.def().is_alias() && !is_arrival(op);
+  }
+
+  // Before anything is planned: only the kernels know their workspaces.
+  void make_all_kernels() {
+    auto start = Clock::now();
+    std::vector<const Op*> ops;
+    std::vector<const KernelRequest*> requests;
+    for (const auto& op : graph_.ops()) {
+      if (!has_kernel(*op)) continue;
+      KernelRequest& request = made_[op.get()].request;
+      request = kernel_request(*op);
+      request.attrs = without_gradient(*op);
+      request.half_partials = has_half_partials(*op, options_);
+      if (roundings_) request.rounding = (*roundings_)[*op];
+      ops.push_back(op.get());
+      requests.push_back(&request);
+    }
+    MadeKernels kernels = make_kernels(requests, backend_);
+    for (std::size_t i = 0; i < ops.size(); ++i) made_[ops[i]].kernel = taken(kernels.of_request[i], *ops[i]);
+    log::debug("kernels: {:.2f} ms, {} for {} ops", milliseconds_since(start), kernels.num_made, ops.size());
+  }
+
+  static std::shared_ptr<const Kernel> taken(const KernelOrError& made, const Op& op) {
+    if (made.error == nullptr) return made.kernel;
     try {
-      made.kernel = make_kernel(made.request, backend_);
+      std::rethrow_exception(made.error);
     } catch (const Error&) {
       std::string where = describe(op.location);
       if (where.empty()) throw;
       rethrow_with_context("captured at " + where);
     }
-    return {.workspace_bytes = made.kernel->workspace_bytes()};
+  }
+
+  OpDemand demand(const Op& op) const {
+    if (is_constant(op)) return {.is_constant = true};
+    if (!has_kernel(op)) return {};
+    return {.workspace_bytes = made_.at(&op).kernel->workspace_bytes()};
   }
 
   void describe_interface(const MemoryPlan& plan, Program& program) const {
@@ -163,7 +196,7 @@ class ProgramBuilder {
   const Backend& backend_;
   struct Made {
     KernelRequest request;
-    std::unique_ptr<Kernel> kernel;
+    std::shared_ptr<const Kernel> kernel;
   };
   std::optional<RandomRoundings> roundings_;
   std::unordered_map<const Op*, Made> made_;

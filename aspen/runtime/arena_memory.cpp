@@ -31,9 +31,11 @@ Line pattern_of(std::size_t line) {
 ArenaMemory::ArenaMemory(std::size_t bytes, const char* what, Fill fill) : bytes_(bytes) {
   if (bytes == 0) return;
   std::size_t alignment = bytes >= kHugePage ? kHugePage : kBufferAlignment;
-  std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
-  if (!data_) {
+  std::size_t rounded = (bytes + alignment - 1) / alignment * alignment, room = rounded + alignment;
+  memory_.reset(std::calloc(room, 1));
+  void* begin = memory_.get();
+  if (begin != nullptr) data_ = static_cast<std::byte*>(std::align(alignment, rounded, begin, room));
+  if (data_ == nullptr) {
     throw DeviceFault(
         Repair::kDeviceReset,
         "no memory for the {} of the program: {} bytes were asked for. Detach or destroy other models and "
@@ -41,14 +43,11 @@ ArenaMemory::ArenaMemory(std::size_t bytes, const char* what, Fill fill) : bytes
         what, rounded);
   }
   // Fewer TLB misses in large arenas; a kernel without transparent huge pages simply declines.
-  if (alignment == kHugePage) madvise(data_.get(), rounded, MADV_HUGEPAGE);
-  if (fill == Fill::kZero) {
-    std::memset(data_.get(), 0, rounded);
-    return;
-  }
+  if (alignment == kHugePage) madvise(data_, rounded, MADV_HUGEPAGE);
+  if (fill == Fill::kZero) return;
   for (std::size_t line = 0; line < rounded / sizeof(Line); ++line) {
     Line pattern = pattern_of(line);
-    std::memcpy(data_.get() + line * sizeof(Line), pattern.data(), sizeof(Line));
+    std::memcpy(data_ + line * sizeof(Line), pattern.data(), sizeof(Line));
   }
 }
 
@@ -57,11 +56,11 @@ std::size_t ArenaMemory::touched_bytes() const {
   for (std::size_t line = 0; line * sizeof(Line) < bytes_; ++line) {
     Line pattern = pattern_of(line);
     std::size_t length = std::min(sizeof(Line), bytes_ - line * sizeof(Line));
-    if (std::memcmp(data_.get() + line * sizeof(Line), pattern.data(), length) != 0) touched += length;
+    if (std::memcmp(data_ + line * sizeof(Line), pattern.data(), length) != 0) touched += length;
   }
   return touched;
 }
 
-void ArenaMemory::Free::operator()(std::byte* data) const { std::free(data); }
+void ArenaMemory::Free::operator()(void* memory) const { std::free(memory); }
 
 }  // namespace aspen

@@ -44,7 +44,7 @@ struct BufferRef {
 struct Instruction {
   KernelRequest request;  // what the kernel was made for; also for messages, traces and checks of the results
   std::string location;   // "conv1 (model.py:42)"
-  std::unique_ptr<Kernel> kernel;
+  std::shared_ptr<const Kernel> kernel;  // of several instructions, if they ask for the same
   std::vector<BufferRef> inputs, outputs;
   BufferRef workspace;
   bool is_copy = false;         // of the one input to the one output, whatever the op

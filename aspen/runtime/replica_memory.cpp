@@ -11,7 +11,7 @@ bool is_slot(Arena arena) { return arena == Arena::kSlots || arena == Arena::kHo
 
 }  // namespace
 
-ReplicaMemory::ReplicaMemory(const Program& program, ArenaMemory::Fill fill) : program_(program) {
+ReplicaMemory::ReplicaMemory(const Program& program, ArenaMemory::Fill fill) : program_(program), fill_(fill) {
   for (const DevicePlan& plan : program.devices) {
     devices_.push_back({.variables = {plan.variable_bytes, "variables", fill},
                         .constants = {plan.constant_bytes, "constants", fill},

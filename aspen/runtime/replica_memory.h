@@ -24,6 +24,7 @@ class ReplicaMemory {
  public:
   ReplicaMemory(const Program& program, ArenaMemory::Fill fill);
 
+  bool begins_with_zeros() const { return fill_ == ArenaMemory::Fill::kZero; }
   // InternalError if the buffer lies outside its arena.
   BufferAddress address(const BufferRef& buffer) const;
 
@@ -41,6 +42,7 @@ class ReplicaMemory {
   const ArenaMemory& arena_of(const BufferRef& buffer) const;
 
   const Program& program_;
+  ArenaMemory::Fill fill_;
   std::vector<DeviceArenas> devices_;
   std::vector<LaneArenas> lanes_;
 };

@@ -1,6 +1,7 @@
 #include "aspen/runtime/variable_store.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "aspen/backends/api/convert.h"
@@ -41,7 +42,10 @@ VariableStore::VariableStore(const Program& program, const std::vector<ReplicaMe
   for (const ProgramVariable& variable : program.variables) {
     check(variable);
     by_name_.emplace(variable.name, &variable);
-    fill(variable);
+    const bool is_zero = variable.initial == 0 && !std::signbit(variable.initial);
+    const bool is_there = std::all_of(memories.begin(), memories.end(),
+                                      [](const ReplicaMemory& memory) { return memory.begins_with_zeros(); });
+    if (!is_zero || !is_there) fill(variable);
   }
 }
 

@@ -79,11 +79,6 @@ aspen::TensorType graph_type(const at::Tensor& tensor) {
   return {graph_dtype(c10::toRealValueType(type)), std::move(shape)};
 }
 
-bool is_held_as_graph_bytes(const at::Tensor& tensor) {
-  const ScalarType type = tensor.scalar_type();
-  return tensor.is_contiguous() && is_supported(type) && host_dtype(graph_dtype(type)) == type;
-}
-
 void to_graph_bytes(const at::Tensor& tensor, std::span<std::byte> bytes) {
   const std::vector<std::byte> made = to_graph_bytes(tensor);
   if (made.size() != bytes.size()) throw aspen::InternalError("{} bytes for a tensor of {}", bytes.size(), made.size());

@@ -23,8 +23,6 @@ c10::ScalarType host_dtype(aspen::DType type);
 aspen::TensorType graph_type(const at::Tensor& tensor);
 aspen::Shape shape_of(const at::Tensor& tensor);
 
-// Whether the memory of the tensor is what to_graph_bytes makes of it.
-bool is_held_as_graph_bytes(const at::Tensor& tensor);
 // The tensor's contents as a graph value holds them, row major.
 std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor);
 void to_graph_bytes(const at::Tensor& tensor, std::span<std::byte> bytes);

@@ -98,15 +98,19 @@ std::optional<double> first_overflow(const at::Tensor& tensor, const at::Tensor&
   return lost.numel() == 0 ? std::nullopt : std::optional(lost[0].item<double>());
 }
 
-std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor, std::string_view what) {
+at::Tensor to_graph_tensor(const at::Tensor& tensor, std::string_view what) {
   HostScope host;
-  const at::Tensor exact = to_graph_type(with_own_extremes(tensor), what);
+  at::Tensor exact = to_graph_type(with_own_extremes(tensor), what);
   if (const auto lost = first_overflow(tensor, exact)) {
     aspen::log::warn("{} holds {}, which is infinite in the float32 of the device", what, *lost);
   }
-  std::vector<std::byte> bytes(exact.nbytes());
-  if (!bytes.empty()) std::memcpy(bytes.data(), exact.data_ptr(), bytes.size());
-  return bytes;
+  return exact;
+}
+
+std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor, std::string_view what) {
+  const at::Tensor exact = to_graph_tensor(tensor, what);
+  const auto* bytes = static_cast<const std::byte*>(exact.data_ptr());
+  return {bytes, bytes + exact.nbytes()};
 }
 
 }  // namespace poptorch

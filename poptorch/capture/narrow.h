@@ -17,8 +17,10 @@ namespace poptorch {
 at::Tensor to_graph_type(const at::Tensor& tensor, std::string_view what, std::string_view name = "");
 // The first number of a float64 tensor that is infinite in float32.
 std::optional<double> first_overflow(const at::Tensor& tensor, const at::Tensor& in_graph_type);
-// The tensor's contents as a graph value holds them, row major. Warns of numbers that float32 cannot hold.
-std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor, std::string_view what);
+// The tensor's contents as a graph value holds them, row major: itself, where that is how it holds them. Warns of
+// numbers that float32 cannot hold.
+at::Tensor to_graph_tensor(const at::Tensor& tensor, std::string_view what);
+std::vector<std::byte> to_graph_bytes(const at::Tensor& tensor, std::string_view what);  // a copy
 // UserError if the program has written a number that an integer of the graph cannot hold: ids + 2**40.
 void check_integer_numbers(const aspen::Graph& graph);
 

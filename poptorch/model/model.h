@@ -189,6 +189,8 @@ class Model {
   void warn_of_frozen();
   at::Tensor host_input(std::size_t index, const at::Tensor& tensor, std::int64_t micro_batches);
 
+  void upload(const HostTensor& entry, const aspen::ProgramVariable& variable);
+  static std::string described(const HostTensor& entry);
   Bytes host_bytes(const HostTensor& entry) const;
   bool is_private(const HostTensor& entry, const aspen::ProgramVariable& variable) const;
   Bytes once_per_replica(const Bytes& bytes) const;

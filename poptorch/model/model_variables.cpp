@@ -77,20 +77,22 @@ void Model::upload_weights(PrivateBuffers private_buffers) {
   for (const HostTensor& entry : tensors_) {
     const auto* variable = find_variable(entry.name);
     if (variable == nullptr) continue;
-    if (is_attached() && !is_private(entry, *variable) && is_held_as_graph_bytes(entry.tensor)) {
-      // Without a copy in between: weights may be large, and a model is waiting for its first step.
-      const auto* data = static_cast<const std::byte*>(entry.tensor.data_ptr());
-      executor_->write_variable(variable->name, std::span(data, entry.tensor.nbytes()));
+    if (!is_private(entry, *variable)) {
+      upload(entry, *variable);
       continue;
     }
     Bytes bytes = host_bytes(entry);
-    if (is_private(entry, *variable)) {
-      if (private_buffers == PrivateBuffers::kKeptIfSame && first_value(entry, *variable) == bytes) continue;
-      bytes = once_per_replica(bytes);
-    }
-    write_variable(*variable, std::move(bytes));
+    if (private_buffers == PrivateBuffers::kKeptIfSame && first_value(entry, *variable) == bytes) continue;
+    write_variable(*variable, once_per_replica(bytes));
   }
   has_written_ = false;
+}
+
+// Straight from the memory of the host's tensor to the device, if there is one.
+void Model::upload(const HostTensor& entry, const aspen::ProgramVariable& variable) {
+  if (!is_attached()) return write_variable(variable, host_bytes(entry));
+  const at::Tensor contents = to_graph_tensor(entry.tensor, described(entry));
+  executor_->write_variable(variable.name, {static_cast<const std::byte*>(contents.data_ptr()), contents.nbytes()});
 }
 
 void Model::upload_tensor(const std::string& name) {
@@ -130,10 +132,11 @@ void Model::download(const HostTensor& entry) const {
   from_graph_bytes(bytes.data(), graph_type(entry.tensor), entry.tensor);
 }
 
-Model::Bytes Model::host_bytes(const HostTensor& entry) const {
-  return to_graph_bytes(entry.tensor,
-                        fmt::format("{} \"{}\"", entry.is_parameter ? "parameter" : "buffer", entry.name));
+std::string Model::described(const HostTensor& entry) {
+  return fmt::format("{} \"{}\"", entry.is_parameter ? "parameter" : "buffer", entry.name);
 }
+
+Model::Bytes Model::host_bytes(const HostTensor& entry) const { return to_graph_bytes(entry.tensor, described(entry)); }
 
 // Whether each replica has a value of its own, of which the host shows the first.
 bool Model::is_private(const HostTensor& entry, const aspen::ProgramVariable& variable) const {

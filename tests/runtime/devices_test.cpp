@@ -89,7 +89,7 @@ TEST(Devices, ReadOffTheDevicesWhatTheLastUpdateLeft) {
 TEST(Devices, AFaultInAnUpdateReleasesWhoWaitsForTheRefresh) {
   auto program = copied_program();
   bool fails = true;  // written between runs only
-  auto inner = std::shared_ptr<Kernel>(std::move(program->update[0].instructions[0].kernel));
+  auto inner = program->update[0].instructions[0].kernel;
   program->update[0].instructions[0].kernel = make_kernel([&, inner](const KernelArgs& args) {
     inner->run(args);
     if (fails && args.step->step == 2) throw DeviceError("injected");
@@ -204,7 +204,7 @@ TEST(Devices, UseEverySlotOfALaneInTurn) {
   std::int64_t depth = program->lanes[0].depth;
   for (Task& task : program->step) {
     Instruction& first = task.instructions.front();
-    auto inner = std::shared_ptr<Kernel>(std::move(first.kernel));
+    auto inner = first.kernel;
     std::string name = task.name;
     first = instruction("spy", first.inputs, first.outputs, [&, inner, name](const KernelArgs& args) {
       {

@@ -1,5 +1,5 @@
-// What a backend offers: kernels, made once per op while a program is compiled and run many times
-// without allocating. Kernels see pointers, types and attributes; never the compiler.
+// What a backend offers: kernels, made while a program is compiled and run many times without allocating. Kernels see
+// pointers, types and attributes; never the compiler.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +32,7 @@ class ThreadTeam {
 struct KernelInput {
   TensorType type;
   bool present = true;
+  bool operator==(const KernelInput&) const = default;
 };
 
 // How half results are rounded: to the nearest unless there is a stream of random numbers for them.
@@ -43,6 +44,7 @@ struct Rounding {
   };
   std::int64_t stream = 0;  // 0: none
   Draws draws = Draws::kPerReplica;
+  bool operator==(const Rounding&) const = default;
 };
 
 struct KernelRequest {
@@ -52,6 +54,7 @@ struct KernelRequest {
   std::vector<TensorType> outputs;
   bool half_partials = false;  // long sums of half products may be kept in half
   Rounding rounding;           // other than to the nearest: make_kernel's business, not a backend's
+  bool operator==(const KernelRequest&) const = default;
 };
 
 // Where a run stands. Random ops derive their numbers from these and from their own stream id alone,
@@ -71,6 +74,8 @@ struct KernelArgs {
   const StepContext* step = nullptr;
 };
 
+// One kernel serves every instruction of a program that asks for the same, in every replica: run() is called by several
+// threads at once, each with buffers and a workspace of its own, and what a kernel holds does not change by it.
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -145,7 +150,7 @@ class Backend {
   virtual std::string name() const = 0;
   // Equal where kernels for the same request compute the same bits in the same workspace: "cpu, avx512, oneDNN 2.6.3".
   virtual std::string fingerprint() const { return name(); }
-  // Never nullptr: a request no kernel takes is a UserError that lists the reasons.
+  // Never nullptr: a request no kernel takes is a UserError that lists the reasons. Called by several threads at once.
   virtual std::unique_ptr<Kernel> create_kernel(const KernelRequest& request) const = 0;
 };
 

@@ -31,18 +31,15 @@ bool GradientPaths::wants(const Value* wanted) {
       open.pop_back();
       continue;
     }
-    const Value* unknown = nullptr;
+    const std::size_t num_open = open.size();
     Answer answer = Answer::kNo;
     for (const Value* input : value.producer()->inputs()) {
       if (input == nullptr) continue;
       if (known(*input) == Answer::kYes) answer = Answer::kYes;
-      if (known(*input) == Answer::kUnknown) unknown = input;
+      if (known(*input) == Answer::kUnknown) open.push_back(input);  // all at once: the op may have thousands
     }
-    if (answer == Answer::kYes || unknown == nullptr) {
-      known(value) = answer;
-    } else {
-      open.push_back(unknown);
-    }
+    if (answer == Answer::kYes) open.resize(num_open);
+    if (open.size() == num_open) known(value) = answer;
   }
   return known(*wanted) == Answer::kYes;
 }

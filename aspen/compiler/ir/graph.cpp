@@ -20,12 +20,9 @@ std::vector<Value*> Op::outputs() const {
 
 void Op::set_input(std::size_t i, Value* value) {
   is_changed_ = is_changed_ || inputs_[i] == nullptr || value == nullptr || inputs_[i]->type() != value->type();
-  if (inputs_[i] != nullptr) {
-    auto& users = inputs_[i]->users_;
-    users.erase(std::find(users.begin(), users.end(), this));
-  }
+  if (inputs_[i] != nullptr) inputs_[i]->users_.drop(uses_[i]);
   inputs_[i] = value;
-  if (value != nullptr) value->users_.push_back(this);
+  if (value != nullptr) uses_[i] = value->users_.add({this, i});
 }
 
 std::string_view name_of(VariableKind kind) {
@@ -75,14 +72,15 @@ void Graph::shard(Variable& variable, std::size_t replicas) {
 }
 
 void Graph::add_output(std::string name, Value* value) {
+  value->output_uses_.push_back(outputs_.size());
   outputs_.push_back({.name = std::move(name), .value = value});
-  ++value->output_uses_;
 }
 
 void Graph::set_output(std::size_t i, Value* value) {
-  --outputs_[i].value->output_uses_;
+  auto& uses = outputs_[i].value->output_uses_;
+  uses.erase(std::next(std::find(uses.rbegin(), uses.rend(), i)).base());
   outputs_[i].value = value;
-  ++value->output_uses_;
+  value->output_uses_.push_back(i);
 }
 
 Op* Graph::add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op* before) {
@@ -99,6 +97,7 @@ Op* Graph::add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op*
     op->outputs_.push_back(std::move(value));
   }
   op->inputs_.assign(inputs.size(), nullptr);
+  op->uses_.resize(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) op->set_input(i, inputs[i]);
   op->is_changed_ = false;
   auto place = before != nullptr ? before->self_ : ops_.end();
@@ -123,21 +122,16 @@ void Graph::move_before(Op* op, Op* before) {
 
 void Graph::replace_uses(Value* from, Value* to) {
   if (from == to) return;
-  std::vector<Op*> users = from->users_;
-  for (Op* user : users) {
-    for (std::size_t i = 0; i < user->inputs_.size(); ++i) {
-      if (user->inputs_[i] == from) user->set_input(i, to);
-    }
+  while (!from->users_.empty()) {
+    const Use use = *from->users_.begin();
+    use.op->set_input(use.input, to);
   }
   if (from->is_gradient()) {
     for (const auto& variable : variables_) {
       if (variable->gradient_ == from) set_gradient(*variable, to);
     }
   }
-  if (!from->is_output()) return;
-  for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    if (outputs_[i].value == from) set_output(i, to);
-  }
+  while (from->is_output()) set_output(from->output_uses_.back(), to);
 }
 
 void Graph::set_gradient(Variable& variable, Value* gradient) {

@@ -18,6 +18,7 @@
 #include "aspen/base/attrs.h"
 #include "aspen/base/replica_grouping.h"
 #include "aspen/base/tensor_type.h"
+#include "aspen/compiler/ir/uses.h"
 
 namespace aspen {
 
@@ -35,14 +36,14 @@ class Value {
   const Shape& shape() const { return type_.shape; }
   DType dtype() const { return type_.dtype; }
   std::int64_t rank() const { return type_.rank(); }
-  Op* producer() const { return producer_; }               // nullptr for graph inputs and variables
-  Variable* variable() const { return variable_; }         // the variable whose value this is, or nullptr
-  bool is_output() const { return output_uses_ > 0; }      // of the graph
-  bool is_gradient() const { return gradient_uses_ > 0; }  // of a variable
+  Op* producer() const { return producer_; }                // nullptr for graph inputs and variables
+  Variable* variable() const { return variable_; }          // the variable whose value this is, or nullptr
+  bool is_output() const { return !output_uses_.empty(); }  // of the graph
+  bool is_gradient() const { return gradient_uses_ > 0; }   // of a variable
   bool is_used() const { return !users_.empty() || is_output() || is_gradient(); }
   std::size_t index() const { return index_; }
   // Ops that read this value, one entry per use, in the order the uses were made.
-  const std::vector<Op*>& users() const { return users_; }
+  const Uses& users() const { return users_; }
 
  private:
   friend class Graph;
@@ -53,9 +54,9 @@ class Value {
   Op* producer_ = nullptr;
   std::size_t index_ = 0;
   Variable* variable_ = nullptr;
-  std::size_t output_uses_ = 0;
+  std::vector<std::size_t> output_uses_;  // which outputs of the graph it is
   std::size_t gradient_uses_ = 0;
-  std::vector<Op*> users_;
+  Uses users_;
 };
 
 // Where an op comes from, for messages, reports and names.
@@ -133,6 +134,7 @@ class Op {
   friend class Graph;
   const OpDef* def_ = nullptr;
   std::vector<Value*> inputs_;
+  std::vector<Uses::Place> uses_;  // by input, among the users of its value
   std::vector<std::unique_ptr<Value>> outputs_;
   Attrs attrs_;
   bool is_changed_ = false;

@@ -26,11 +26,14 @@ bool is_sharded_weight(const Variable& variable) {
 
 Residences::Residences(const Graph& graph, const OpDemands& demands, MemoryPlan& plan)
     : graph_(graph), plan_(plan), roots_(graph.num_values(), nullptr), consumers_(graph.num_values()),
-      inputs_of_(graph.tasks.size()), outputs_of_(graph.tasks.size()), places_(graph.num_values()) {
+      has_tasks_(graph.lanes.size(), false), inputs_of_(graph.tasks.size()), outputs_of_(graph.tasks.size()),
+      places_(graph.num_values()) {
   std::int64_t num_devices = 1;
   for (const GraphTask& task : graph.tasks) num_devices = std::max(num_devices, task.device + 1);
   plan.devices.resize(static_cast<std::size_t>(num_devices));
   plan.lanes.resize(graph.lanes.size());
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) input_index_.emplace(graph.inputs()[i].get(), i);
+  for (const GraphTask& task : graph.tasks) has_tasks_[task.lane] = true;
   find_roots();
   find_consumers();
   place_variables();
@@ -42,13 +45,10 @@ Residences::Residences(const Graph& graph, const OpDemands& demands, MemoryPlan&
 
 std::optional<BufferRef> Residences::find(const Value* root, std::int64_t task) const {
   if (const Variable* variable = root->variable()) {
-    const auto& places = plan_.variables[variable_index_.at(variable)];
-    if (is_sharded_weight(*variable)) return places.front();
-    for (const BufferRef& place : places) {
-      if (place.arena == Arena::kHostVariables || place.owner == static_cast<std::size_t>(device_of(task))) {
-        return place;
-      }
-    }
+    const std::size_t index = variable_index_.at(variable);
+    if (is_sharded_weight(*variable) || variable->off_device) return plan_.variables[index].front();
+    auto found = variable_places_.find({index, static_cast<std::size_t>(device_of(task))});
+    if (found != variable_places_.end()) return found->second;
     throw InternalError("variable \"{}\" has no place on device {}", variable->name, device_of(task));
   }
   if (root->producer() != nullptr) return places_[root->id()];
@@ -127,9 +127,9 @@ void Residences::place_variables() {
     devices.insert(devices.end(), readers.begin(), readers.end());
     if (devices.empty()) devices.push_back(0);
     std::vector<BufferRef> places;
+    std::set<std::size_t> seen;
     for (std::size_t device : devices) {
-      auto is_here = [&](const BufferRef& place) { return place.owner == device; };
-      if (std::any_of(places.begin(), places.end(), is_here)) continue;
+      if (!seen.insert(device).second) continue;
       if (!places.empty() && is_sharded_weight(*variable)) break;
       DevicePlan& plan = plan_.devices[device];
       if (variable->off_device) {
@@ -138,7 +138,9 @@ void Residences::place_variables() {
         places.push_back(append(Arena::kVariables, device, bytes, plan.variable_bytes));
       }
     }
-    variable_index_.emplace(variable.get(), plan_.variables.size());
+    const std::size_t index = plan_.variables.size();
+    variable_index_.emplace(variable.get(), index);
+    for (const BufferRef& place : places) variable_places_.emplace(std::pair(index, place.owner), place);
     plan_.variables.push_back(std::move(places));
   }
 }
@@ -149,7 +151,8 @@ void Residences::place_constants(const OpDemands& demands) {
   for (const auto& op : graph_.ops()) {
     if (!demands.at(op.get()).is_constant) continue;
     auto device = static_cast<std::size_t>(device_of(op->task));
-    std::size_t hash = op->attrs().hash();
+    // Of all that is compared: what each of many devices has must not meet under one key.
+    std::size_t hash = op->attrs().hash() + device * 0x9E3779B97F4A7C15u;
     auto [begin, end] = known.equal_range(hash);
     auto found = std::find_if(begin, end, [&](const auto& entry) {
       const auto& [other, place] = entry.second;
@@ -196,9 +199,7 @@ void Residences::place_values(const OpDemands& demands) {
 
 // Its own lane, or one that only receives for tasks of the same device.
 bool Residences::reads(std::int64_t task, std::int64_t lane) const {
-  if (lane_of(task) == lane) return true;
-  auto is_own = [&](const GraphTask& other) { return other.lane == lane; };
-  return graph_.lanes[lane].device == device_of(task) && std::none_of(graph_.tasks.begin(), graph_.tasks.end(), is_own);
+  return lane_of(task) == lane || (graph_.lanes[lane].device == device_of(task) && !has_tasks_[lane]);
 }
 
 // An input that one task of a lane uses is copied into that task's scratch memory; one that several use, into a slot.
@@ -220,14 +221,14 @@ void Residences::keep_in_lane(const Value* value, std::int64_t lane, Arena arena
 }
 
 void Residences::assign_slots() {
+  std::vector<std::map<Arena, std::vector<const Kept*>>> kept_in(plan_.lanes.size());  // by lane
+  for (const Kept& entry : kept_) kept_in[entry.lane][entry.arena].push_back(&entry);
   for (std::size_t lane = 0; lane < plan_.lanes.size(); ++lane) {
     for (Arena arena : {Arena::kSlots, Arena::kHostSlots}) {
-      std::vector<const Kept*> kept;
+      const std::vector<const Kept*>& kept = kept_in[lane][arena];
       std::vector<Lifetime> lifetimes;
-      for (const Kept& entry : kept_) {
-        if (entry.lane != static_cast<std::int64_t>(lane) || entry.arena != arena) continue;
-        kept.push_back(&entry);
-        lifetimes.push_back({.bytes = entry.value->type().bytes(), .first = entry.first, .last = entry.last});
+      for (const Kept* entry : kept) {
+        lifetimes.push_back({.bytes = entry->value->type().bytes(), .first = entry->first, .last = entry->last});
       }
       std::size_t bytes = assign_offsets(lifetimes);
       (arena == Arena::kSlots ? plan_.lanes[lane].slot_bytes : plan_.lanes[lane].host_slot_bytes) = bytes;

@@ -19,12 +19,15 @@ class Residences {
  public:
   Residences(const Graph& graph, const OpDemands& demands, MemoryPlan& plan);
 
+  std::size_t variable_index(const Variable* variable) const { return variable_index_.at(variable); }
   // The value whose bytes this one shows: itself unless an alias op made it.
   const Value* root(const Value* value) const { return roots_[value->id()]; }
   // Place of a root as a task sees it; nothing: the task's own scratch memory.
   std::optional<BufferRef> find(const Value* root, std::int64_t task) const;
   // Inputs of the graph that reach their lane with this task.
   const std::vector<std::size_t>& inputs_of(std::int64_t task) const { return inputs_of_[task]; }
+  // Which of the inputs of the graph this is.
+  std::size_t input_index(const Value* input) const { return input_index_.at(input); }
   // Outputs of the graph that leave at the end of this task.
   const std::vector<std::size_t>& outputs_of(std::int64_t task) const { return outputs_of_[task]; }
 
@@ -47,10 +50,13 @@ class Residences {
   MemoryPlan& plan_;
   std::vector<const Value*> roots_;                               // by value id
   std::vector<std::vector<std::int64_t>> consumers_;              // tasks that use a root, ascending, by value id
+  std::vector<bool> has_tasks_;                                   // by lane; one without only receives
   std::vector<std::vector<std::size_t>> inputs_of_, outputs_of_;  // by task
   std::vector<std::optional<BufferRef>> places_;                  // by value id; of all but variables and inputs
   std::map<std::pair<std::int64_t, std::int64_t>, BufferRef> inputs_in_lanes_;  // by value id and lane
   std::unordered_map<const Variable*, std::size_t> variable_index_;
+  std::map<std::pair<std::size_t, std::size_t>, BufferRef> variable_places_;  // by index and device
+  std::unordered_map<const Value*, std::size_t> input_index_;
   struct Kept {
     const Value* value;
     std::int64_t lane;

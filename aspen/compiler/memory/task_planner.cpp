@@ -1,6 +1,8 @@
 #include "aspen/compiler/memory/task_planner.h"
 
 #include <algorithm>
+#include <set>
+#include <unordered_map>
 
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/memory/offsets.h"
@@ -46,10 +48,10 @@ class TaskPlanner {
  public:
   TaskPlanner(const Graph& graph, std::int64_t task, const OpDemands& demands, const Residences& residences)
       : graph_(graph), task_(task), demands_(demands), residences_(residences),
-        device_(static_cast<std::size_t>(graph.tasks[task].device)), buffer_of_(graph.num_values(), kNone) {}
+        device_(static_cast<std::size_t>(graph.tasks[task].device)) {}
 
   TaskPlan run(const std::vector<const Op*>& ops, std::size_t& scratch_bytes) {
-    add_variables();
+    add_variables(ops);
     add_inputs();
     for (const Op* op : ops) add(*op);
     for (std::size_t i : residences_.outputs_of(task_)) use(graph_.outputs()[i].value, end());
@@ -74,17 +76,32 @@ class TaskPlanner {
 
   std::int64_t end() const { return static_cast<std::int64_t>(calls_.size()); }
 
-  // Every variable has an entry, but only those the task touches have a place on its device.
-  void add_variables() {
-    for (const auto& variable : graph_.variables()) {
-      const Value* value = variable->value.get();
+  // Whether an op becomes a call.
+  bool is_called(const Op& op) const {
+    return !demands_.at(&op).is_constant && !op.def().is_alias() && !is_arrival(op);
+  }
+
+  // Those the task touches: there may be as many tasks as variables.
+  void add_variables(const std::vector<const Op*>& ops) {
+    std::set<std::size_t> touched;  // in the order of the graph
+    auto touch = [&](const Value* value) {
+      const Variable* variable = value == nullptr ? nullptr : residences_.root(value)->variable();
+      if (variable != nullptr) touched.insert(residences_.variable_index(variable));
+    };
+    for (const Op* op : ops) {
+      if (!is_called(*op)) continue;
+      for (const Value* input : op->inputs()) touch(input);
+    }
+    for (std::size_t i : residences_.outputs_of(task_)) touch(graph_.outputs()[i].value);
+    for (std::size_t index : touched) {
+      const Value* value = graph_.variables()[index]->value.get();
       buffer_of_[value->id()] = buffers_.add({.bytes = value->type().bytes(),
                                               .place = {.arena = Arena::kVariables},
                                               .first = -1,
                                               .last = -1,
                                               .value = value});
     }
-    num_variables_ = graph_.variables().size();
+    num_variables_ = touched.size();
     assignments_.resize(num_variables_);
   }
 
@@ -102,9 +119,9 @@ class TaskPlanner {
   BufferRef scratch() const { return {.arena = Arena::kScratch, .owner = device_}; }
 
   void add(const Op& op) {
-    const OpDemand& demand = demands_.at(&op);
-    if (demand.is_constant || op.def().is_alias()) return;
     if (is_arrival(op)) return add_arrival(op);
+    if (!is_called(op)) return;
+    const OpDemand& demand = demands_.at(&op);
     Call call{.op = &op, .is_assign = op.is("assign")};
     std::int64_t now = end();
     for (std::size_t i = 0; i < op.num_inputs(); ++i) {
@@ -144,7 +161,7 @@ class TaskPlanner {
   // The buffer of a value, found on first sight when it lies outside the scratch memory.
   std::size_t resolve(const Value* value) {
     const Value* root = residences_.root(value);
-    std::size_t& index = buffer_of_[root->id()];
+    std::size_t& index = buffer_of_.try_emplace(root->id(), kNone).first->second;
     if (root->variable() != nullptr) {
       if (buffers_[index].place.bytes == 0) buffers_[index].place = *residences_.find(root, task_);
     } else if (index == kNone) {
@@ -160,7 +177,7 @@ class TaskPlanner {
     buffer.last = std::max(buffer.last, now);
   }
 
-  std::size_t index_of(const Value* value) const { return buffer_of_[residences_.root(value)->id()]; }
+  std::size_t index_of(const Value* value) const { return buffer_of_.at(residences_.root(value)->id()); }
 
   // Lets the producer of an assigned value write into the variable, when every read of the old contents comes
   // before, or is the producer's own and it may work in place.
@@ -261,12 +278,6 @@ class TaskPlanner {
     return index;
   }
 
-  std::size_t input_index(const Value* input) const {
-    auto is_it = [&](const auto& other) { return other.get() == input; };
-    const auto& inputs = graph_.inputs();
-    return static_cast<std::size_t>(std::find_if(inputs.begin(), inputs.end(), is_it) - inputs.begin());
-  }
-
   TaskPlan emit() const {
     TaskPlan result;
     for (std::size_t i : residences_.inputs_of(task_)) {
@@ -274,7 +285,7 @@ class TaskPlanner {
     }
     for (const Op* op : arrivals_) {
       result.inputs.push_back(
-          {.input = input_index(residences_.root(op->input(0))), .to = ref(index_of(op->output()))});
+          {.input = residences_.input_index(residences_.root(op->input(0))), .to = ref(index_of(op->output()))});
     }
     for (std::int64_t now = 0; now < end(); ++now) {
       const Call& call = calls_[now];
@@ -319,7 +330,7 @@ class TaskPlanner {
   const Residences& residences_;
   std::size_t device_;
   Buffers buffers_;
-  std::vector<std::size_t> buffer_of_;   // by value id, of roots
+  std::unordered_map<std::int64_t, std::size_t> buffer_of_;  // by value id, of roots
   std::size_t num_variables_ = 0;        // buffers [0, num_variables_) are the variables, in graph order
   std::vector<Assignment> assignments_;  // per variable
   std::vector<Call> calls_;

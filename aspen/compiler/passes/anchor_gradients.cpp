@@ -1,6 +1,6 @@
 #include "aspen/compiler/passes/anchor_gradients.h"
 
-#include <algorithm>
+#include <map>
 
 #include "aspen/compiler/passes/anchor_tensors.h"
 #include "aspen/compiler/passes/rewrite.h"
@@ -17,15 +17,19 @@ std::string gradient_name(const Variable& variable) { return fmt::format("{}{}",
 bool is_gradient_name(const std::string& tensor) { return tensor.starts_with(kGradient); }
 
 void anchor_gradients(Graph& graph, const PassContext& context) {
-  const std::vector<Variable*> variables = variables_with_gradients(graph);
   std::vector<std::string> names;
-  for (const Variable* variable : variables) names.push_back(gradient_name(*variable));
+  std::map<std::string, const Variable*> variables;
+  for (const Variable* variable : variables_with_gradients(graph)) {
+    names.push_back(gradient_name(*variable));
+    variables.emplace(names.back(), variable);
+  }
   add_tensor_names(names, context);
   for (const Anchor& anchor : context.options.anchors) {
     if (!is_gradient_name(anchor.tensor)) continue;
-    const auto found = std::find(names.begin(), names.end(), anchor.tensor);
-    if (found == names.end()) refuse_anchor(anchor, names, "; gradients are those of parameters that the loss reaches");
-    graph.add_output(kAnchorPrefix + anchor.name, variables[found - names.begin()]->gradient());
+    const auto found = variables.find(anchor.tensor);
+    if (found == variables.end())
+      refuse_anchor(anchor, names, "; gradients are those of parameters that the loss reaches");
+    graph.add_output(kAnchorPrefix + anchor.name, found->second->gradient());
   }
 }
 

@@ -108,10 +108,11 @@ class OptimizerInserter {
 
   // The host is given gradients as they are without loss scaling.
   void unscale_anchored() {
+    std::map<std::string, std::size_t, std::less<>> outputs;
+    for (std::size_t i = 0; i < graph_.outputs().size(); ++i) outputs.emplace(graph_.outputs()[i].name, i);
     for (const Anchor& anchor : options_.anchors) {
       if (!is_gradient_name(anchor.tensor)) continue;
-      std::size_t i = 0;
-      while (graph_.outputs()[i].name != kAnchorPrefix + anchor.name) ++i;
+      std::size_t i = outputs.at(kAnchorPrefix + anchor.name);
       Value* gradient = graph_.outputs()[i].value;
       b_.like(*gradient->producer());
       b_.no_grad = false;

@@ -116,7 +116,7 @@ void join_in_sum(Graph& graph, Op* root) {
 bool is_root(const Graph& graph, Op* op) {
   if (!is_plain_add(op)) return false;
   if (!used_once(graph, op->output())) return true;
-  const Op* user = op->output()->users()[0];
+  const Op* user = op->output()->users().front();
   return !is_plain_add(user) || !belong_together(*user, *op);
 }
 

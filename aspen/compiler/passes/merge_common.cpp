@@ -16,18 +16,21 @@ bool can_merge(const Op& op) {
   return op.num_inputs() > 0 || op.def().is_stored() || op.output()->type().bytes() <= kLargestMergedSource;
 }
 
-std::size_t hash_of(const Op& op) {
-  std::size_t hash = std::hash<const void*>()(&op.def()) ^ op.attrs().hash();
-  for (const Value* input : op.inputs()) {
-    hash = hash * 0x9E3779B97F4A7C15u + static_cast<std::size_t>(input == nullptr ? -1 : input->id());
-  }
-  return hash;
-}
-
 // Whether forward and backward pass run as tasks of their own somewhere. A result that both use then has to be kept,
 // often for many micro-batches: computing it again is cheaper.
 bool splits_directions(const Graph& graph, const CompileOptions& options) {
   return options.execution == Execution::kPhased || devices_in_use(graph).size() > 1;
+}
+
+// Of all that are_equal compares: copies of an op in every stage must not meet under one key.
+std::size_t hash_of(const Op& op, bool splits_directions) {
+  std::size_t hash = std::hash<const void*>()(&op.def()) ^ op.attrs().hash();
+  const auto add = [&](std::int64_t number) { hash = hash * 0x9E3779B97F4A7C15u + static_cast<std::size_t>(number); };
+  for (const Value* input : op.inputs()) add(input == nullptr ? -1 : input->id());
+  for (std::int64_t number : {op.placement.device, op.placement.stage, op.placement.phase}) add(number);
+  add(static_cast<std::int64_t>(op.section));
+  if (splits_directions) add(op.backward ? 1 : 0);
+  return hash;
 }
 
 bool are_equal(const Op& a, const Op& b, bool splits_directions) {
@@ -44,10 +47,10 @@ void merge_common(Graph& graph, const PassContext& context) {
   for (auto place = graph.ops().begin(); place != graph.ops().end();) {
     Op* op = (place++)->get();
     if (!can_merge(*op)) continue;
-    std::size_t hash = hash_of(*op);
+    std::size_t hash = hash_of(*op, splits);
     Op* first = nullptr;
     auto [begin, end] = seen.equal_range(hash);
-    for (auto candidate = begin; candidate != end; ++candidate) {
+    for (auto candidate = begin; candidate != end && first == nullptr; ++candidate) {
       if (are_equal(*candidate->second, *op, splits)) first = candidate->second;
     }
     if (first == nullptr) {

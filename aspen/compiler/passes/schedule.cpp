@@ -18,24 +18,36 @@ std::int64_t group_of(const Op& op) { return op.task >= 0 ? op.task : -1 - stati
 
 bool is_transfer(const Op& op) { return op.is("send") || op.is("store"); }
 
+// What is known of the values of a graph, by id. All groups use the same tables, as there may be many.
+struct ValueTables {
+  explicit ValueTables(const Graph& graph)
+      : node(graph.num_values(), -1), root(graph.num_values(), -1), remaining_uses(graph.num_values(), 0),
+        uses_by_op(graph.num_values(), 0) {}
+
+  std::vector<int> node;            // of the op that makes it, in the group of that op
+  std::vector<std::int64_t> root;   // the value whose buffer it shares, if that is known in the group of its op
+  std::vector<int> remaining_uses;  // of a root, in the group under way
+  std::vector<int> uses_by_op;      // by the op being looked at; 0 again afterwards
+};
+
 // List scheduling over one group. Ops are numbered in their present order, which is already a good one; an op runs
 // before its turn only if it frees more memory than it takes.
 class Scheduler {
  public:
-  Scheduler(Graph& graph, const std::vector<Op*>& ops)
-      : graph_(graph), remaining_uses_(graph.num_values(), 0), root_(graph.num_values(), -1) {
+  Scheduler(Graph& graph, ValueTables& values, const std::vector<Op*>& ops)
+      : graph_(graph), values_(values), first_(*ops.front()) {
     for (Op* op : ops) {
-      index_.emplace(op, static_cast<int>(nodes_.size()));
+      for (const Value* output : op->outputs()) values_.node[output->id()] = static_cast<int>(nodes_.size());
       nodes_.push_back({.op = op});
     }
   }
 
   std::vector<Op*> run() {
+    find_roots();
     add_data_edges();
     add_variable_edges();
-    for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
-      if (is_ready(i)) ready_.insert(i);
-    }
+    find_growths();
+    for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) note(i);
     while (result_.size() < nodes_.size()) take(choose());
     return std::move(result_);
   }
@@ -48,11 +60,26 @@ class Scheduler {
     std::vector<int> hard_after = {}, soft_after = {};
     bool is_source = false;  // no inputs, or a load: made when its first user is
     bool is_done = false;
+    std::int64_t bytes_taken = 0;
+    std::size_t first_input = 0, end_of_inputs = 0;  // in inputs_
+  };
+  // An input whose memory is free after its last use.
+  struct Input {
+    std::int64_t root;
+    int uses;  // by the op
+    std::int64_t bytes;
   };
 
-  bool is_ready(int i) const {
+  // Puts an op that lacks nothing it needs where it belongs.
+  void note(int i) {
     const Node& node = nodes_[i];
-    return node.hard == 0 && node.soft == 0 && !node.is_done && !node.is_source;
+    if (node.hard > 0 || node.is_done || node.is_source) return;
+    if (node.soft > 0) {
+      wishing_.insert(i);
+    } else {
+      wishing_.erase(i);
+      ready_.insert(i);
+    }
   }
 
   void add_edge(int before, int after) {
@@ -61,9 +88,19 @@ class Scheduler {
   }
 
   // The op that makes the value, or -1 when it comes from elsewhere.
-  int producer_of(const Value* value) const {
-    auto found = index_.find(value->producer());
-    return found == index_.end() ? -1 : found->second;
+  int producer_of(const Value* value) const { return is_made_here(value) ? values_.node[value->id()] : -1; }
+
+  // Also forgets the uses that other groups have counted.
+  void find_roots() {
+    for (const Node& node : nodes_) {
+      for (const Value* input : node.op->inputs()) {
+        if (input != nullptr) values_.remaining_uses[root(input)] = 0;
+      }
+      for (const Value* output : node.op->outputs()) {
+        values_.root[output->id()] = node.op->def().is_alias() ? root(node.op->input(0)) : output->id();
+        values_.remaining_uses[root(output)] = 0;
+      }
+    }
   }
 
   // Reads after writes; impure ops keep their order, but for assigns, which follow the reads of their variables.
@@ -82,11 +119,10 @@ class Scheduler {
         int producer = producer_of(input);
         if (producer >= 0 && nodes_[producer].is_source) producer = stored_for(producer);
         if (producer >= 0 && !nodes_[i].is_source) add_edge(producer, i);
-        ++remaining_uses_[root(input)];
+        ++values_.remaining_uses[root(input)];
       }
       for (const Value* output : op->outputs()) {
-        if (def.is_alias()) root_[output->id()] = root(op->input(0));
-        if (output->is_output() || is_used_elsewhere(*output)) ++remaining_uses_[root(output)];  // never freed
+        if (output->is_output() || is_used_elsewhere(*output)) ++values_.remaining_uses[root(output)];  // never freed
       }
       if (!def.is_impure() || is_assign) continue;
       if (last_effect >= 0) add_edge(last_effect, i);
@@ -94,7 +130,8 @@ class Scheduler {
     }
   }
 
-  bool is_here(const Op* op) const { return index_.count(op) != 0; }
+  bool is_here(const Op* op) const { return op->section == first_.section && group_of(*op) == group_of(first_); }
+  bool is_made_here(const Value* value) const { return value->producer() != nullptr && is_here(value->producer()); }
 
   bool is_used(const Op& op) const {
     auto outputs = op.outputs();
@@ -114,7 +151,7 @@ class Scheduler {
   }
 
   // The value whose buffer this one shares.
-  std::int64_t root(const Value* value) const { return root_[value->id()] < 0 ? value->id() : root_[value->id()]; }
+  std::int64_t root(const Value* value) const { return is_made_here(value) ? values_.root[value->id()] : value->id(); }
 
   // An assign comes after every read of its variable. So should the op that makes the assigned value: then it can
   // write straight into the variable. That is a wish only: two variables may be made from each other.
@@ -135,8 +172,8 @@ class Scheduler {
           add_edge(i, found->second);
         }
         if (op->is("load")) continue;  // the variable is off the device: nothing can be written straight into it
-        const Op* producer = nodes_[found->second].op->input(1)->producer();
-        if (producer != nullptr && producer != op && index_.count(producer) != 0) add_soft_edge(i, index_.at(producer));
+        int producer = producer_of(nodes_[found->second].op->input(1));
+        if (producer >= 0 && producer != i) add_soft_edge(i, producer);
       }
     }
   }
@@ -146,17 +183,36 @@ class Scheduler {
     ++nodes_[after].soft;
   }
 
+  // What growth() has to know of each op, found once: it is asked again and again.
+  void find_growths() {
+    for (Node& node : nodes_) {
+      const Op& op = *node.op;
+      if (!op.def().is_alias() && !is_transfer(op)) {  // a transfer writes into memory outside the task
+        for (const Value* output : op.outputs()) node.bytes_taken += is_assigned(output) ? 0 : size(output);
+      }
+      node.first_input = inputs_.size();
+      count_uses(op, 1);
+      for (const Value* input : op.inputs()) {
+        if (input == nullptr || input->variable() != nullptr || is_from_elsewhere(input)) continue;
+        inputs_.push_back({root(input), values_.uses_by_op[input->id()], size(input)});
+      }
+      count_uses(op, -1);
+      node.end_of_inputs = inputs_.size();
+    }
+  }
+
+  void count_uses(const Op& op, int by) {
+    for (const Value* input : op.inputs()) {
+      if (input != nullptr) values_.uses_by_op[input->id()] += by;
+    }
+  }
+
   // Bytes the op takes minus bytes it frees.
   std::int64_t growth(int i) const {
-    const Op& op = *nodes_[i].op;
-    std::int64_t bytes = 0;
-    if (!op.def().is_alias() && !is_transfer(op)) {  // a transfer writes into memory outside the task
-      for (const Value* output : op.outputs()) bytes += is_assigned(output) ? 0 : size(output);
-    }
-    for (std::size_t k = 0; k < op.num_inputs(); ++k) {
-      const Value* input = op.input(k);
-      if (input == nullptr || input->variable() != nullptr || is_from_elsewhere(input)) continue;
-      if (remaining_uses_[root(input)] == count(op, input)) bytes -= size(input);
+    const Node& node = nodes_[i];
+    std::int64_t bytes = node.bytes_taken;
+    for (std::size_t k = node.first_input; k < node.end_of_inputs; ++k) {
+      if (values_.remaining_uses[inputs_[k].root] == inputs_[k].uses) bytes -= inputs_[k].bytes;
     }
     return bytes;
   }
@@ -171,10 +227,6 @@ class Scheduler {
     return std::any_of(value->users().begin(), value->users().end(), [](const Op* user) { return user->is("assign"); });
   }
 
-  static int count(const Op& op, const Value* value) {
-    return static_cast<int>(std::count(op.inputs().begin(), op.inputs().end(), value));
-  }
-
   int choose() {
     if (ready_.empty()) return choose_despite_wishes();
     int first = *ready_.begin(), seen = 0;
@@ -187,9 +239,7 @@ class Scheduler {
 
   // Wishes that cannot all be met: the first op that lacks nothing it needs.
   int choose_despite_wishes() const {
-    for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
-      if (!nodes_[i].is_done && nodes_[i].hard == 0 && !nodes_[i].is_source) return i;
-    }
+    if (!wishing_.empty()) return *wishing_.begin();
     throw InternalError("the ops of graph {} depend on each other in a circle", graph_.name());
   }
 
@@ -206,26 +256,28 @@ class Scheduler {
     Node& node = nodes_[i];
     node.is_done = true;
     ready_.erase(i);
+    wishing_.erase(i);
     result_.push_back(node.op);
     for (std::size_t k = node.op->is("assign") ? 1 : 0; k < node.op->num_inputs(); ++k) {
-      if (node.op->input(k) != nullptr) --remaining_uses_[root(node.op->input(k))];
+      if (node.op->input(k) != nullptr) --values_.remaining_uses[root(node.op->input(k))];
     }
     for (int after : node.hard_after) {
       --nodes_[after].hard;
-      if (is_ready(after)) ready_.insert(after);
+      note(after);
     }
     for (int after : node.soft_after) {
       --nodes_[after].soft;
-      if (is_ready(after)) ready_.insert(after);
+      note(after);
     }
   }
 
   Graph& graph_;
+  ValueTables& values_;
+  const Op& first_;  // of the group
   std::vector<Node> nodes_;
-  std::unordered_map<const Op*, int> index_;
-  std::vector<int> remaining_uses_;  // by value id of the root
-  std::vector<std::int64_t> root_;   // by value id; -1: itself
+  std::vector<Input> inputs_;  // of all ops
   std::set<int> ready_;
+  std::set<int> wishing_;  // lack nothing but what should come first
   std::vector<Op*> result_;
 };
 
@@ -234,8 +286,9 @@ class Scheduler {
 void schedule(Graph& graph, const PassContext&) {
   std::map<std::pair<Section, std::int64_t>, std::vector<Op*>> groups;  // in the order in which they run
   for (const auto& op : graph.ops()) groups[{op->section, group_of(*op)}].push_back(op.get());
+  ValueTables values(graph);
   for (const auto& [key, ops] : groups) {
-    for (Op* op : Scheduler(graph, ops).run()) graph.move_before(op, nullptr);
+    for (Op* op : Scheduler(graph, values, ops).run()) graph.move_before(op, nullptr);
   }
 }
 

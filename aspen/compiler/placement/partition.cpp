@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
+#include <map>
 #include <unordered_set>
 
 #include "aspen/compiler/ir/op_def.h"
@@ -19,6 +19,7 @@ namespace {
 // A backward op that depends on nothing computed runs where its result is first used: its own stage may come before
 // the one a gradient has moved to, and a result that waits only takes memory.
 void delay_free_ops(Graph& graph) {
+  const RemadeOps is_remade(graph);
   std::unordered_set<const Op*> free;
   std::vector<Op*> found;
   for (const auto& op : graph.ops()) {
@@ -46,6 +47,7 @@ void delay_free_ops(Graph& graph) {
 // Puts ops without a place of their own into the tasks of their users, one copy for each. Backwards: an alias is
 // copied before what it is an alias of.
 void remake_for_users(Graph& graph, Section section) {
+  const RemadeOps is_remade(graph);
   std::vector<Op*> remade;
   std::int64_t first_task = -1;
   for (std::size_t i = 0; i < graph.tasks.size() && first_task < 0; ++i) {
@@ -56,21 +58,16 @@ void remake_for_users(Graph& graph, Section section) {
   }
   for (auto place = remade.rbegin(); place != remade.rend(); ++place) {
     Op* op = *place;
-    std::set<std::int64_t> tasks;
-    for (const Value* output : op->outputs()) {
-      for (const Op* user : output->users()) tasks.insert(user->task);
+    std::map<std::int64_t, std::vector<std::pair<Use, std::size_t>>> uses;  // by task; with the output
+    for (std::size_t i = 0; i < op->num_outputs(); ++i) {
+      for (const Use& use : op->output(i)->users()) uses[use.op->task].emplace_back(use, i);
     }
-    op->task = tasks.empty() ? first_task : *tasks.begin();
-    tasks.erase(op->task);
-    for (std::int64_t task : tasks) {
+    op->task = uses.empty() ? first_task : uses.begin()->first;
+    uses.erase(op->task);
+    for (const auto& [task, users] : uses) {
       Op* copy = clone_op(graph, *op, op);
       copy->task = task;
-      for (std::size_t i = 0; i < op->num_outputs(); ++i) {
-        std::vector<Op*> users = op->output(i)->users();
-        for (Op* user : users) {
-          if (user->task == task) redirect(*user, op->output(i), copy->output(i));
-        }
-      }
+      for (const auto& [use, output] : users) use.op->set_input(use.input, copy->output(output));
     }
   }
 }

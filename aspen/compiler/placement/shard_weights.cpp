@@ -1,8 +1,10 @@
 #include "aspen/compiler/placement/shard_weights.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/ir/op_def.h"
@@ -15,10 +17,41 @@
 namespace aspen {
 namespace {
 
+// Where ops stand in the list: one pass over it serves all weights.
+class OpOrder {
+ public:
+  explicit OpOrder(const Graph& graph) {
+    for (const auto& op : graph.ops()) places_.emplace(op.get(), Place{places_.size(), kLast});
+  }
+
+  // A new op right before another: after those that came there earlier.
+  void add_before(const Op& before, const Op& op) {
+    places_.insert_or_assign(&op, Place{places_.at(&before).number, num_added_++});  // memory is used again
+  }
+
+  // Without repetitions.
+  std::vector<Op*> sorted(std::vector<Op*> ops) const {
+    std::sort(ops.begin(), ops.end(), [&](const Op* a, const Op* b) { return places_.at(a) < places_.at(b); });
+    ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
+    return ops;
+  }
+
+ private:
+  static constexpr std::size_t kLast = std::numeric_limits<std::size_t>::max();
+  struct Place {
+    std::size_t number, among_new;
+    auto operator<=>(const Place&) const = default;
+  };
+
+  std::unordered_map<const Op*, Place> places_;
+  std::size_t num_added_ = 0;
+};
+
 class WeightSharder {
  public:
-  WeightSharder(Graph& graph, Variable& weight, const CompileOptions& options)
-      : graph_(graph), b_(graph), weight_(weight), value_(weight.value.get()), replicas_(options.replicas) {}
+  WeightSharder(Graph& graph, OpOrder& order, Variable& weight, const CompileOptions& options)
+      : graph_(graph), b_(graph), order_(order), weight_(weight), value_(weight.value.get()),
+        replicas_(options.replicas) {}
 
   void run() {
     if (!can_be_sharded()) return;
@@ -46,13 +79,8 @@ class WeightSharder {
   }
 
   std::vector<Op*> readers() const {
-    std::vector<Op*> found;
-    for (const auto& op : graph_.ops()) {
-      auto reads = [&](const Value* input) { return input == value_; };
-      if (op->section == Section::kStep && std::any_of(op->inputs().begin(), op->inputs().end(), reads)) {
-        found.push_back(op.get());
-      }
-    }
+    std::vector<Op*> found = order_.sorted(value_->users());
+    std::erase_if(found, [](const Op* op) { return op->section != Section::kStep; });
     return found;
   }
 
@@ -61,11 +89,11 @@ class WeightSharder {
     for (Op* alias : readers()) {
       if (!alias->def().is_alias() || alias->backward) continue;
       Op* copy = nullptr;
-      std::vector<Op*> users = alias->output()->users();
-      for (Op* user : in_order(users)) {
+      for (Op* user : order_.sorted(alias->output()->users())) {
         if (!user->backward || user->section != Section::kStep) continue;
         if (copy == nullptr) {
           copy = clone_op(graph_, *alias, user);
+          order_.add_before(*user, *copy);
           copy->placement = user->placement;
           copy->backward = true;
         }
@@ -74,17 +102,8 @@ class WeightSharder {
     }
   }
 
-  std::vector<Op*> in_order(const std::vector<Op*>& ops) const {
-    std::vector<Op*> sorted;
-    for (const auto& op : graph_.ops()) {
-      if (std::find(ops.begin(), ops.end(), op.get()) != ops.end()) sorted.push_back(op.get());
-    }
-    return sorted;
-  }
-
   void update_own_shard() {
-    std::vector<Op*> users = value_->users();
-    for (Op* user : in_order(users)) {
+    for (Op* user : order_.sorted(value_->users())) {
       if (user->section != Section::kUpdate || user->is("replica_write")) continue;
       if (user->is("replica_slice")) {
         replace_op(graph_, user, value_);
@@ -115,6 +134,7 @@ class WeightSharder {
 
   Graph& graph_;
   Builder b_;
+  OpOrder& order_;
   Variable& weight_;
   Value* value_;
   std::size_t replicas_;
@@ -134,8 +154,11 @@ bool is_sharded_weight(const Graph& graph, const Variable& parameter, const Comp
 }
 
 void shard_weights(Graph& graph, const PassContext& context) {
+  if (!context.options.locations.weights.sharded) return;
+  OpOrder order(graph);
   for (const auto& variable : graph.variables()) {
-    if (is_sharded_weight(graph, *variable, context.options)) WeightSharder(graph, *variable, context.options).run();
+    if (!is_sharded_weight(graph, *variable, context.options)) continue;
+    WeightSharder(graph, order, *variable, context.options).run();
   }
 }
 

@@ -23,17 +23,23 @@ bool is_assigned_in_step(const Value& variable) {
   });
 }
 
-bool is_remade(const Op& op) {
-  const Op* origin = &op;
-  while (origin->def().is_alias()) {
-    const Value& input = *origin->input(0);
-    origin = input.producer();
-    if (origin == nullptr) return op.section == Section::kUpdate || !is_assigned_in_step(input);
+RemadeOps::RemadeOps(const Graph& graph) : is_remade_(static_cast<std::size_t>(graph.num_values()), false) {
+  std::vector<bool> is_assigned(static_cast<std::size_t>(graph.num_values()), false);  // by the step section
+  for (const auto& variable : graph.variables()) {
+    is_assigned[variable->value->id()] = is_assigned_in_step(*variable->value);
   }
-  return origin->def().is_source();
+  const auto is_remade_alias = [&](const Op& alias) {
+    const Value& input = *alias.input(0);
+    if (input.producer() != nullptr) return (*this)(*input.producer());
+    return alias.section == Section::kUpdate || !is_assigned[input.id()];
+  };
+  for (const auto& op : graph.ops()) {
+    if (op->num_outputs() == 0) continue;
+    is_remade_[op->output()->id()] = op->def().is_alias() ? is_remade_alias(*op) : op->def().is_source();
+  }
 }
 
-std::vector<Op*> placed_ops(const Graph& graph) {
+std::vector<Op*> placed_ops(const Graph& graph, const RemadeOps& is_remade) {
   std::vector<Op*> result;
   for (const auto& op : graph.ops()) {
     if (op->section == Section::kStep && !is_remade(*op)) result.push_back(op.get());
@@ -41,7 +47,7 @@ std::vector<Op*> placed_ops(const Graph& graph) {
   return result;
 }
 
-std::vector<Op*> placed_producers(const Op& op) {
+std::vector<Op*> placed_producers(const Op& op, const RemadeOps& is_remade) {
   std::vector<Op*> result;
   for (const Value* input : op.inputs()) {
     if (input != nullptr && input->producer() != nullptr && !is_remade(*input->producer())) {
@@ -53,13 +59,13 @@ std::vector<Op*> placed_producers(const Op& op) {
 
 std::vector<std::int64_t> devices_in_use(const Graph& graph) {
   std::set<std::int64_t> devices;
-  for (const Op* op : placed_ops(graph)) devices.insert(op->placement.device);
+  for (const Op* op : placed_ops(graph, RemadeOps(graph))) devices.insert(op->placement.device);
   return {devices.begin(), devices.end()};
 }
 
 Stages::Stages(const Graph& graph) {
   std::map<std::int64_t, const Op*> placed;  // placed stage -> its first op
-  for (const Op* op : placed_ops(graph)) {
+  for (const Op* op : placed_ops(graph, RemadeOps(graph))) {
     const Op& first = *placed.emplace(op->placement.stage, op).first->second;
     if (first.placement.device == op->placement.device) continue;
     throw UserError(

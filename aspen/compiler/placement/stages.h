@@ -14,16 +14,23 @@ namespace aspen {
 // Whether the step section assigns the variable that has this value.
 bool is_assigned_in_step(const Value& variable);
 
-// Whether the op is made anew in every task that uses it rather than moved there: a source that is not random, or an
-// alias of a source, a graph input or a variable (in the step section: one that the section does not assign). Such an
-// op has no place of its own.
-bool is_remade(const Op& op);
+// Tells whether an op is made anew in every task that uses it rather than moved there: a source that is not random, or
+// an alias of a source, a graph input or a variable (in the step section: one that the section does not assign). Such
+// an op has no place of its own. Knows the ops that the graph had when it was asked first.
+class RemadeOps {
+ public:
+  explicit RemadeOps(const Graph& graph);
+  bool operator()(const Op& op) const { return op.num_outputs() > 0 && is_remade_[op.output()->id()]; }
+
+ private:
+  std::vector<bool> is_remade_;  // by id of the first result
+};
 
 // The ops of the step section that have a place of their own, in the order of the graph.
-std::vector<Op*> placed_ops(const Graph& graph);
+std::vector<Op*> placed_ops(const Graph& graph, const RemadeOps& is_remade);
 
 // Ops with a place of their own that computed an input.
-std::vector<Op*> placed_producers(const Op& op);
+std::vector<Op*> placed_producers(const Op& op, const RemadeOps& is_remade);
 
 // Devices that ops of the step are placed on, ascending.
 std::vector<std::int64_t> devices_in_use(const Graph& graph);

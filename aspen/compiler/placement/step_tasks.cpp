@@ -19,7 +19,7 @@ class StageTasks {
  public:
   StageTasks(Graph& graph, const CompileOptions& options)
       : graph_(graph), options_(options), stages_(graph), count_(static_cast<std::int64_t>(stages_.size())),
-        ops_(placed_ops(graph)),
+        is_remade_(graph), ops_(placed_ops(graph, is_remade_)),
         has_backward_(std::any_of(ops_.begin(), ops_.end(), [](const Op* op) { return op->backward; })) {}
 
   void run() {
@@ -55,7 +55,7 @@ class StageTasks {
   void place(Op& op) {
     auto stage = static_cast<std::int64_t>(stages_.index_of(op.placement));
     op.task = op.backward ? backward_task(stage) : forward_task(stage);
-    for (const Op* producer : placed_producers(op)) {
+    for (const Op* producer : placed_producers(op, is_remade_)) {
       if (producer->task <= op.task) continue;
       if (!op.backward) fail_backwards(op, *producer);
       op.task = producer->task;
@@ -82,7 +82,7 @@ class StageTasks {
     std::vector<std::int64_t> lowest(stages_.size());  // the earliest stage that sends to it
     for (std::int64_t stage = 0; stage < count_; ++stage) lowest[stage] = stage;
     for (const Op* op : ops_) {
-      for (const Op* producer : placed_producers(*op)) {
+      for (const Op* producer : placed_producers(*op, is_remade_)) {
         std::int64_t& known = lowest[stage_of_task(op->task)];
         known = std::min(known, stage_of_task(producer->task));
       }
@@ -114,6 +114,7 @@ class StageTasks {
   const CompileOptions& options_;
   Stages stages_;
   std::int64_t count_;
+  RemadeOps is_remade_;
   std::vector<Op*> ops_;
   bool has_backward_;
 };

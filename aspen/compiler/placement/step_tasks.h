@@ -7,8 +7,8 @@
 
 namespace aspen {
 
-// Fills Graph::tasks and Graph::lanes with those of the step section and sets Op::task of its ops, except where
-// is_remade(op). Tasks may be left without ops.
+// Fills Graph::tasks and Graph::lanes with those of the step section and sets Op::task of its ops, but not of
+// RemadeOps. Tasks may be left without ops.
 void make_step_tasks(Graph& graph, const CompileOptions& options);
 
 }  // namespace aspen

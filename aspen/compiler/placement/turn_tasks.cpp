@@ -29,14 +29,17 @@ std::string phase_of(const Op& op) {
 // each.
 class Turns {
  public:
-  Turns(const std::vector<Op*>& ops, const CompileOptions& options)
+  Turns(const std::vector<Op*>& ops, const RemadeOps& is_remade, const CompileOptions& options)
       : is_phased_(options.execution == Execution::kPhased), is_apart_(is_phased_ && options.separate_backward_phase) {
     for (const Op* op : ops) numbers_.emplace(number_of(*op), 0);
-    for (auto& [number, index] : numbers_) index = count_++;
+    for (auto& [number, index] : numbers_) {
+      index = count_++;
+      in_order_.push_back(number);
+    }
     for (const Op* op : ops) {
       std::int64_t& turn = turns_[op];
       turn = op->backward ? 2 * count_ - 1 - numbers_.at(number_of(*op)) : numbers_.at(number_of(*op));
-      for (const Op* producer : placed_producers(*op)) {
+      for (const Op* producer : placed_producers(*op, is_remade)) {
         if (turns_.at(producer) <= turn) continue;
         if (!op->backward) fail_backwards(*op, *producer);
         turn = turns_.at(producer);
@@ -51,10 +54,12 @@ class Turns {
 
   std::string name(std::int64_t phase) const {
     std::int64_t index = phase < count_ ? phase : 2 * count_ - (is_apart_ ? 1 : 2) - phase;
-    auto is_its = [&](const auto& entry) { return entry.second == index; };
-    std::int64_t number = std::find_if(numbers_.begin(), numbers_.end(), is_its)->first;
     bool goes_back = index + 1 == count_ && !is_apart_ && has_backward_;
-    return fmt::format("{}phase {}", goes_back ? "" : phase < count_ ? "forward of " : "backward of ", number);
+    return fmt::format("{}phase {}",
+                       goes_back        ? ""
+                       : phase < count_ ? "forward of "
+                                        : "backward of ",
+                       in_order_[index]);
   }
 
  private:
@@ -63,19 +68,21 @@ class Turns {
   bool is_phased_, is_apart_, has_backward_ = false;
   std::int64_t count_ = 0;
   std::map<std::int64_t, std::int64_t> numbers_;  // of phases, as placed -> in order
+  std::vector<std::int64_t> in_order_;            // the other way round
   std::unordered_map<const Op*, std::int64_t> turns_;
 };
 
 class TurnTasks {
  public:
   TurnTasks(Graph& graph, const CompileOptions& options)
-      : graph_(graph), is_phased_(options.execution == Execution::kPhased), ops_(placed_ops(graph)),
-        turns_(ops_, options), missing_(ops_.size(), 0) {}
+      : graph_(graph), is_phased_(options.execution == Execution::kPhased), is_remade_(graph),
+        ops_(placed_ops(graph, is_remade_)), turns_(ops_, is_remade_, options), missing_(ops_.size(), 0) {}
 
   void run() {
     prepare();
     if (ops_.empty()) begin_task({}, 0);
-    for (std::size_t next = next_ready(); next < ops_.size(); next = next_ready()) {
+    while (!all_ready_.empty()) {
+      std::size_t next = *all_ready_.begin();
       std::int64_t phase = turns_.phase(now_);
       begin_task(ops_[next]->placement, phase);
       auto& ready = ready_[ops_[next]->placement.device];
@@ -94,7 +101,7 @@ class TurnTasks {
       const Op& op = *ops_[i];
       std::int64_t turn = turns_.of(op);
       ++left_[turn];
-      for (const Op* producer : placed_producers(op)) add_order(index.at(producer), i);
+      for (const Op* producer : placed_producers(op, is_remade_)) add_order(index.at(producer), i);
       if (!op.def().is_impure() || op.is("assign")) continue;
       auto [last, is_first] = last_impure.emplace(turn, i);
       if (is_first) continue;
@@ -117,15 +124,8 @@ class TurnTasks {
       held_[turns_.of(*ops_[i])].push_back(i);
     } else {
       ready_[ops_[i]->placement.device].insert(i);
+      all_ready_.insert(i);
     }
-  }
-
-  std::size_t next_ready() const {
-    std::size_t first = ops_.size();
-    for (const auto& [device, ready] : ready_) {
-      if (!ready.empty()) first = std::min(first, *ready.begin());
-    }
-    return first;
   }
 
   void begin_task(const Placement& place, std::int64_t phase) {
@@ -137,6 +137,7 @@ class TurnTasks {
   void take(std::size_t i) {
     ops_[i]->task = static_cast<std::int64_t>(graph_.tasks.size()) - 1;
     ready_[ops_[i]->placement.device].erase(i);
+    all_ready_.erase(i);
     for (std::size_t next : after_[i]) {
       if (--missing_[next] == 0) make_ready(next);
     }
@@ -165,6 +166,7 @@ class TurnTasks {
 
   Graph& graph_;
   bool is_phased_;
+  RemadeOps is_remade_;
   std::vector<Op*> ops_;
   Turns turns_;
   std::int64_t now_ = 0;                                   // the turn whose ops run
@@ -173,6 +175,7 @@ class TurnTasks {
   std::vector<int> missing_;                               // ops that have to run first and have not
   std::vector<std::vector<std::size_t>> after_;
   std::map<std::int64_t, std::set<std::size_t>> ready_;  // by device
+  std::set<std::size_t> all_ready_;                      // the same of all devices
   std::map<std::int64_t, std::int64_t> lanes_;           // by device
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 class UpdateTasks {
  public:
-  explicit UpdateTasks(Graph& graph) : graph_(graph) {}
+  explicit UpdateTasks(Graph& graph) : graph_(graph), is_remade_(graph) {}
 
   void run() {
     std::vector<Op*> assigns, others;
@@ -25,7 +25,7 @@ class UpdateTasks {
         continue;
       }
       has_update = true;
-      if (!is_remade(*op)) (op->is("assign") ? assigns : others).push_back(op.get());
+      if (!is_remade_(*op)) (op->is("assign") ? assigns : others).push_back(op.get());
     }
     if (!has_update) return;
     for (Op* op : others) {
@@ -71,7 +71,7 @@ class UpdateTasks {
   void place(const Op& op) {
     Slot slot{0, device_of(op)};
     for (const Value* input : op.inputs()) {
-      if (input == nullptr || input->producer() == nullptr || is_remade(*input->producer())) continue;
+      if (input == nullptr || input->producer() == nullptr || is_remade_(*input->producer())) continue;
       const Slot& from = slots_.at(input->producer());
       bool is_later = from.device != slot.device || op.is("replica_sum");  // when all replicas have got so far
       slot.level = std::max(slot.level, from.level + (is_later ? 1 : 0));
@@ -122,6 +122,7 @@ class UpdateTasks {
   }
 
   Graph& graph_;
+  RemadeOps is_remade_;
   std::unordered_map<const Variable*, std::int64_t> home_;  // device of what the step section assigns
   std::unordered_map<const Op*, Slot> slots_;
   std::map<std::pair<const Variable*, std::int64_t>, std::int64_t> last_read_;  // level, by variable and device

@@ -5,7 +5,7 @@
 
 namespace aspen {
 
-// Adds the tasks and lanes of the update section and sets Op::task of its ops, except where is_remade(op). One task
+// Adds the tasks and lanes of the update section and sets Op::task of its ops, but not of RemadeOps. One task
 // per device; where a device needs something from another one (the norm over all gradients), it goes on in a second.
 void make_update_tasks(Graph& graph);
 
