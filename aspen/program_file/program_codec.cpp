@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "aspen/compiler/ir/op_def.h"
-#include "aspen/compiler/make_kernel.h"
+#include "aspen/compiler/make_kernels.h"
 #include "aspen/program_file/program_fields.h"
 #include "aspen/program_file/sections.h"
 #include "aspen/runtime/copy_kernel.h"
@@ -148,16 +148,30 @@ class AttributeNames final : public AttrVisitor {
 };
 
 // -- kernels ----------------------------------------------------------------------------------------------------------
-void make_kernels(std::vector<Task>& tasks, const Backend& backend) {
-  for (Task& task : tasks) {
-    for (Instruction& instruction : task.instructions) {
-      instruction.kernel = instruction.is_copy ? make_copy_kernel(instruction.outputs[0].bytes)
-                                               : make_kernel(instruction.request, backend);
-      if (instruction.kernel->workspace_bytes() <= instruction.workspace.bytes) continue;
-      throw FileError("a kernel of {} wants {} bytes of workspace here and has {} in the program",
-                      to_string(instruction.request), instruction.kernel->workspace_bytes(),
-                      instruction.workspace.bytes);
+void add_kernels(Program& program, const Backend& backend) {
+  std::vector<Instruction*> instructions;
+  std::vector<const KernelRequest*> requests;
+  for (auto* tasks : {&program.step, &program.update}) {
+    for (Task& task : *tasks) {
+      for (Instruction& instruction : task.instructions) {
+        if (instruction.is_copy) {
+          instruction.kernel = make_copy_kernel(instruction.outputs[0].bytes);
+          continue;
+        }
+        instructions.push_back(&instruction);
+        requests.push_back(&instruction.request);
+      }
     }
+  }
+  const MadeKernels made = make_kernels(requests, backend);
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    const auto& [kernel, error] = made.of_request[i];
+    if (error != nullptr) std::rethrow_exception(error);
+    Instruction& instruction = *instructions[i];
+    instruction.kernel = kernel;
+    if (kernel->workspace_bytes() <= instruction.workspace.bytes) continue;
+    throw FileError("a kernel of {} wants {} bytes of workspace here and has {} in the program",
+                    to_string(instruction.request), kernel->workspace_bytes(), instruction.workspace.bytes);
   }
 }
 
@@ -177,8 +191,7 @@ std::unique_ptr<Program> decode_program(std::span<const std::byte> bytes, const 
     visit(reader, *program);
     reader.expect_end();
     check_program(*program, limits);
-    make_kernels(program->step, backend);
-    make_kernels(program->update, backend);
+    add_kernels(*program, backend);
     return program;
   } catch (const FileError&) {
     throw;
