@@ -167,7 +167,9 @@ TEST(Faults, InAnUpdateLeaveReplicasEqual) {
 
 void expect_interruption_between_updates(ExecutorOptions options) {
   PipelineSpec spec{.devices = {0, 1, 2}, .accumulation = 2, .replicas = 2};
-  spec.hook = [](const std::string&, const StepContext&) {
+  std::atomic<int> tasks_run = 0;
+  spec.hook = [&](const std::string&, const StepContext&) {
+    ++tasks_run;
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   };
   Executor executor(pipeline_program(spec), options);
@@ -178,7 +180,8 @@ void expect_interruption_between_updates(ExecutorOptions options) {
                      .gradient_accumulation = 2,
                      .inputs = {x.data()},
                      .outputs = {{.data = y.data(), .mode = OutputMode::kFinal}},
-                     .should_stop = [&] { return ++asked == 3; }};
+                     // By then some updates are done, however slow the machine is.
+                     .should_stop = [&] { return ++asked >= 3 && tasks_run > 100; }};
   std::thread::id caller = std::this_thread::get_id(), asker;
   auto counted = request.should_stop;
   request.should_stop = [&] {
@@ -186,7 +189,7 @@ void expect_interruption_between_updates(ExecutorOptions options) {
     return counted();
   };
   EXPECT_THROW(executor.run(request), Interrupted);
-  EXPECT_EQ(asked, 3);
+  EXPECT_GE(asked, 3);
   EXPECT_EQ(asker, caller);
   // Which update was the last does not matter, but all stages must agree on it.
   auto most = static_cast<std::int64_t>(executor.step() / 2);
