@@ -50,18 +50,41 @@ bool has_host_memory(const at::Tensor& tensor) {
 
 }  // namespace
 
+// The first of the regions that overlap [begin, end) and are wanted.
+template <class Table, class F>
+auto HostTable::find_in(Table& regions, std::int64_t begin, std::int64_t end, const F& is_wanted)
+    -> decltype(regions.around.data()) {
+  auto place = regions.apart.upper_bound(begin);
+  if (place != regions.apart.begin() && std::prev(place)->second.end > begin) --place;
+  for (; place != regions.apart.end() && place->first < end; ++place) {
+    if (is_wanted(place->second)) return &place->second;
+  }
+  for (auto& region : regions.around) {
+    if (region.begin < end && begin < region.end && is_wanted(region)) return &region;
+  }
+  return nullptr;
+}
+
 void HostTable::add(const at::Tensor& tensor, std::shared_ptr<TracedStorage> storage, bool differentiable) {
   const auto [begin, end] = extent_of(tensor);
-  regions_[tensor.storage().unsafeGetStorageImpl()].push_back(
-      {tensor, std::move(storage), std::make_shared<History>(), differentiable, begin, end});
+  Regions& regions = regions_[tensor.storage().unsafeGetStorageImpl()];
+  const bool overlaps = find_in(regions, begin, end, [](const Region&) { return true; }) != nullptr;
+  Region region{tensor, std::move(storage), std::make_shared<History>(), differentiable, begin, end};
+  if (overlaps) {
+    regions.around.push_back(std::move(region));
+  } else {
+    regions.apart.emplace(begin, std::move(region));
+  }
 }
 
 void HostTable::replace(const at::Tensor& tensor, std::shared_ptr<TracedStorage> storage,
                         std::shared_ptr<History> history) {
-  for (Region& region : regions_.at(tensor.storage().unsafeGetStorageImpl())) {
-    if (!same_layout(region.tensor, tensor)) continue;
-    region.storage = std::move(storage);
-    region.history = std::move(history);
+  Regions& regions = regions_.at(tensor.storage().unsafeGetStorageImpl());
+  const auto [begin, end] = extent_of(tensor);
+  const auto is_this = [&](const Region& region) { return same_layout(region.tensor, tensor); };
+  if (Region* region = find_in(regions, begin, end, is_this)) {
+    region->storage = std::move(storage);
+    region->history = std::move(history);
     return;
   }
   throw aspen::UserError(
@@ -76,11 +99,11 @@ const HostTable::Region* HostTable::find_region(const at::Tensor& tensor) const 
   const auto found = regions_.find(tensor.storage().unsafeGetStorageImpl());
   if (found == regions_.end() || tensor.numel() == 0) return nullptr;
   const auto [begin, end] = extent_of(tensor);
-  const Region* overlapping = nullptr;
-  for (const Region& region : found->second) {
-    if (region.begin <= begin && end <= region.end) return &region;
-    if (region.begin < end && begin < region.end) overlapping = &region;
-  }
+  const auto holds_all = [first = begin, last = end](const Region& region) {
+    return region.begin <= first && last <= region.end;
+  };
+  if (const Region* region = find_in(found->second, begin, end, holds_all)) return region;
+  const auto* overlapping = find_in(found->second, begin, end, [](const Region&) { return true; });
   if (overlapping != nullptr) {
     throw aspen::UserError(
         "[capture] a tensor of shape {} covers part of a parameter or buffer of shape {} and memory beside it. Make "

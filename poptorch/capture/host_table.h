@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -36,10 +37,19 @@ class HostTable {
     std::int64_t begin, end;  // in elements of the torch storage
   };
 
+  // Of one piece of memory. Parameters may be thousands of pieces of one.
+  struct Regions {
+    std::map<std::int64_t, Region> apart;  // by begin; none overlaps another
+    std::vector<Region> around;            // overlap some of those, and came later
+  };
+
+  template <class Table, class F>
+  static auto find_in(Table& regions, std::int64_t begin, std::int64_t end, const F& is_wanted)
+      -> decltype(regions.around.data());
   const Region* find_region(const at::Tensor& tensor) const;
   static ViewChain steps_to(const Region& region, const at::Tensor& tensor, aspen::Builder& b);
 
-  std::unordered_map<const c10::StorageImpl*, std::vector<Region>> regions_;
+  std::unordered_map<const c10::StorageImpl*, Regions> regions_;
 };
 
 }  // namespace poptorch

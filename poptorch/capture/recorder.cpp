@@ -206,7 +206,9 @@ aspen::Value* Recorder::constant_of(const at::Tensor& tensor) {
   }
   const aspen::TensorType type = graph_type(tensor);
   std::vector<std::byte> bytes = to_graph_bytes(tensor);
-  auto& seen = constants_[tensor.data_ptr()];
+  // Of tensors that are made anew again and again, thousands lie at one address.
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  auto& seen = constants_[{tensor.data_ptr(), std::hash<std::string_view>()(text)}];
   for (aspen::Value* constant : seen) {
     // Each device keeps the constants it needs.
     if (constant->producer()->placement == b.placement && same_bytes(constant, type, bytes)) return constant;

@@ -151,7 +151,8 @@ class Recorder {
   HostTable table_;
   std::vector<Input> inputs_;
   std::vector<std::unique_ptr<VariableSlot>> variables_;
-  std::map<const void*, std::vector<aspen::Value*>> constants_;  // by the address they were read from
+  // By the address they were read from and a hash of their bytes.
+  std::map<std::pair<const void*, std::size_t>, std::vector<aspen::Value*>> constants_;
   Known known_;
   std::int64_t first_new_value_ = 0;  // ids of the values that the op being recorded makes begin here
   std::vector<std::string> scopes_;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "aspen/base/log.h"
@@ -56,8 +57,8 @@ void Model::add_tensor(const std::string& name, const at::Tensor& tensor, bool i
         "copy.",
         kind, name, aspen::to_string(shape_of(tensor)));
   }
-  for (const HostTensor& known : tensors_) {
-    if (known.name == name) throw aspen::UserError("[capture] there are two tensors named \"{}\".", name);
+  if (!tensor_names_.insert(name).second) {
+    throw aspen::UserError("[capture] there are two tensors named \"{}\".", name);
   }
   const at::Tensor whole = is_dense ? tensor : memory_of(tensor);
   tensors_.push_back({name, whole, is_parameter, is_parameter && tensor.requires_grad(), whole, {}});
@@ -98,6 +99,7 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
                                         const std::vector<std::string>& names) {
   if (captured_) throw aspen::UserError("[capture] this model has been captured already.");
   const profiling::Tracepoint point(trace_channel(training_), "graphPreprocessing");
+  const auto start = std::chrono::steady_clock::now();
   recorder_ = std::make_unique<Recorder>(graph_, training_);
   Recorder& recorder = *recorder_;
   Recorder::Active active(recorder);
@@ -124,9 +126,10 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
     outputs.push_back({true, num_outputs_++, tensor.scalar_type(), shape_of(tensor), {}});
   }
   resolve_overlap_marks(graph_, recorder.overlap_marks);
-  const std::vector<std::string> written_names = recorder.written_variables();
+  const std::vector<std::string> written_variables = recorder.written_variables();
+  const std::set<std::string> written_names(written_variables.begin(), written_variables.end());
   for (const HostTensor& entry : tensors_) {
-    const bool is_written = std::find(written_names.begin(), written_names.end(), entry.name) != written_names.end();
+    const bool is_written = written_names.contains(entry.name);
     if (is_written) written_.push_back(entry.name);
     if (is_written && !entry.is_parameter) written_buffers_.push_back(entry.name);
   }
@@ -146,6 +149,9 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
     }
   }
   captured_ = true;
+  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+  aspen::log::debug("captured {}: {:.2f} ms, {} ops", training_ ? "training" : "inference", elapsed.count(),
+                    graph_.ops().size());
   return outputs;
 }
 
@@ -204,11 +210,13 @@ void Model::take_program(const aspen::CompileOptions& options, const CompileSett
 std::string Model::last_capture_error() const { return recorder_ == nullptr ? "" : recorder_->last_error(); }
 
 void Model::find_anchors(const std::vector<aspen::Anchor>& anchors) {
+  std::map<std::string, std::size_t> outputs;
+  for (std::size_t i = num_outputs_ + written_inputs_.size(); i < program_->outputs.size(); ++i) {
+    outputs.emplace(program_->outputs[i].name, i);
+  }
   for (const aspen::Anchor& anchor : anchors) {
-    std::size_t output = num_outputs_ + written_inputs_.size();
-    while (program_->outputs.at(output).name != aspen::kAnchorPrefix + anchor.name) ++output;
     anchors_.push_back(anchor.name);
-    anchor_outputs_.push_back(output);
+    anchor_outputs_.push_back(outputs.at(aspen::kAnchorPrefix + anchor.name));
   }
 }
 
@@ -261,10 +269,11 @@ void Model::warn_of_unreached(const std::vector<std::string>& listed) const {
     if (updated.contains("UpdatedVar___" + entry.name))
       updated_memory.insert(entry.seen.storage().unsafeGetStorageImpl());
   }
+  const std::set<std::string> all_listed(listed.begin(), listed.end());
   std::vector<std::string> unreached;
   for (const HostTensor& entry : tensors_) {
     if (!entry.trainable || updated_memory.contains(entry.seen.storage().unsafeGetStorageImpl())) continue;
-    if (std::find(listed.begin(), listed.end(), entry.name) != listed.end()) unreached.push_back(entry.name);
+    if (all_listed.contains(entry.name)) unreached.push_back(entry.name);
   }
   if (unreached.empty()) return;
   aspen::log::warn(

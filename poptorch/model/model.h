@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -212,6 +213,7 @@ class Model {
 
   bool training_;
   std::vector<HostTensor> tensors_;
+  std::set<std::string> tensor_names_;
   aspen::Graph graph_;
   std::unique_ptr<Recorder> recorder_;  // from capture until the graph is compiled
   bool captured_ = false;
