@@ -81,3 +81,34 @@ class Gpt(nn.Module):
             x = layer(x, self.mask)
         logits = self.norm(x) @ self.tokens.weight.t()
         return logits, nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+class ManyOps(nn.Module):
+    """A chain of distinct ops, 2 for each number."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+        self.weight = nn.Parameter(torch.ones(16))
+
+    def forward(self, x):
+        x = x * self.weight
+        for i in range(self.count // 2):
+            x = torch.sin(x * (1 + i / self.count))
+        return x.mean()
+
+
+class ManyConstants(nn.Module):
+    """A chain of ops that each have a constant of their own, all of one type."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+        self.weight = nn.Parameter(torch.ones(256))
+
+    def forward(self, x):
+        x = x * self.weight
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(self.count):
+            x = x + torch.rand(256, generator=generator)  # lies where the one before it lay
+        return x.mean()
