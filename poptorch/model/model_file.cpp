@@ -72,7 +72,7 @@ namespace {
 
 StoredModel stored_model(const aspen::Sections& file) { return from_bytes<StoredModel>(file.get(kModel)); }
 
-std::string described(const StoredRole& role) {
+std::string role_text(const StoredRole& role) {
   return fmt::format("a {}{} {}{}",
                      role.trainable      ? "trainable "
                      : role.is_parameter ? "frozen "
@@ -150,7 +150,7 @@ void Model::check_tensors(const std::vector<StoredRole>& stored) const {
   for (const StoredRole& wanted : stored) {
     const auto found = here.find(wanted.name);
     if (found == here.end()) throw aspen::FileError("its model has \"{}\", and this one has not", wanted.name);
-    const std::string was = described(wanted), is = described(found->second);
+    const std::string was = role_text(wanted), is = role_text(found->second);
     if (was != is) throw aspen::FileError("\"{}\" is {} in its model, and {} in this one", wanted.name, was, is);
     here.erase(found);
   }
