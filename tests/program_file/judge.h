@@ -3,7 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <optional>
+#include <vector>
 
 #include "aspen/backends/api/kernel.h"
 #include "aspen/program_file/program_check.h"
@@ -23,6 +24,9 @@ enum class Verdict : std::uint8_t {
 
 // Throws std::logic_error if what must hold does not; what reaches outside of its memory is the sanitizer's to notice.
 Verdict judge(const Bytes& file, const Backend& backend);
+
+// The file with its program changed (mutate_program), or nothing if it holds none.
+std::optional<Bytes> with_changed_program(const Bytes& file, const Backend& backend, Random& random);
 
 // Files to begin with, of programs compiled for the backend.
 std::vector<Bytes> seed_files(const Backend& backend);

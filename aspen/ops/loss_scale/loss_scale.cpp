@@ -13,6 +13,8 @@ std::vector<TensorType> infer_update(const InferContext& c) {
   for (std::size_t i = 0; i < c.num_inputs(); ++i) {
     c.check(c.in(i) == kScalar, "takes {}, not {} for input {}.", to_string(kScalar), to_string(c.in(i)), i);
   }
+  const std::int64_t period = c.attrs<LossScaleUpdateAttrs>().period;
+  c.check(period >= 1, "cannot change every {} updates; expected at least 1.", period);
   return {kScalar};
 }
 

@@ -2,6 +2,7 @@
 // how they are called). They come after autodiff and have no gradients.
 #include "aspen/ops/optimizer/optimizer.h"
 
+#include "aspen/base/replica_grouping.h"
 #include "aspen/compiler/ir/op_def.h"
 
 namespace aspen {
@@ -11,10 +12,11 @@ constexpr std::size_t kFirstState = 4;
 
 bool is_real(DType type) { return type == DType::kF32 || is_narrow_float(type); }
 
-std::vector<TensorType> infer_update(const InferContext& c, std::size_t num_states) {
+// num_more: inputs that follow the states.
+std::vector<TensorType> infer_update(const InferContext& c, std::size_t num_states, std::size_t num_more = 0) {
   const TensorType &w = c.in(0), &settings = c.in(2), &step = c.in(3);
-  c.check(c.num_inputs() == kFirstState + num_states, "takes {} states with these attributes, not {}.", num_states,
-          c.num_inputs() - kFirstState);
+  c.check(c.num_inputs() == kFirstState + num_states + num_more, "takes {} states with these attributes, not {}.",
+          num_states, c.num_inputs() - kFirstState - num_more);
   c.check(settings == TensorType{DType::kF32, {kNumSettings}} && step == TensorType{DType::kF32, {}},
           "takes settings f32[{}] and a step f32[], not {} and {}.", static_cast<std::size_t>(kNumSettings),
           to_string(settings), to_string(step));
@@ -23,7 +25,7 @@ std::vector<TensorType> infer_update(const InferContext& c, std::size_t num_stat
     c.check(is_real(c.in(i).dtype) && c.in(i).shape == w.shape,
             "takes f32, f16 or bf16 tensors of one shape, not {} for {}.", to_string(c.in(i)), to_string(w));
   }
-  for (std::size_t i = kFirstState; i < c.num_inputs(); ++i) {
+  for (std::size_t i = kFirstState; i < kFirstState + num_states; ++i) {
     c.check(is_real(c.in(i).dtype) && c.in(i).shape == w.shape,
             "state {} is {}, expected f32, f16 or bf16 of the shape of {}.", i - kFirstState, to_string(c.in(i)),
             to_string(w));
@@ -69,11 +71,22 @@ std::size_t rmsprop_states(const RmspropAttrs& a) { return 1 + (a.centered ? 1 :
 
 const TensorType kNormsType{DType::kF64, {2}};
 
-// The rules are infer_update's; the last input is that of the norms.
+std::vector<TensorType> infer_lamb_norms(const InferContext& c) {
+  infer_update(c, 2);
+  const auto& attrs = c.attrs<LambNormsAttrs>();
+  c.check(attrs.replicas >= 1 && attrs.numel >= 0, "cannot cut {} elements for {} replicas.", attrs.numel,
+          attrs.replicas);
+  const std::int64_t shard = shard_elements(attrs.numel, static_cast<std::size_t>(attrs.replicas));
+  c.check(c.in(0).numel() == shard, "a shard of {} elements has {}, and the parameter is {}.", attrs.numel, shard,
+          to_string(c.in(0)));
+  return {kNormsType};
+}
+
 std::vector<TensorType> infer_lamb_step(const InferContext& c) {
-  c.check(c.num_inputs() == kFirstState + 3 && c.in(kFirstState + 2) == kNormsType, "takes two states and norms {}.",
-          to_string(kNormsType));
-  return {c.in(0), c.in(kFirstState), c.in(kFirstState + 1)};
+  std::vector<TensorType> result = infer_update(c, 2, 1);
+  c.check(c.in(kFirstState + 2) == kNormsType, "takes norms {}, not {}.", to_string(kNormsType),
+          to_string(c.in(kFirstState + 2)));
+  return result;
 }
 
 void define_sharded_lamb(OpRegistry& ops) {
@@ -91,10 +104,7 @@ void define_sharded_lamb(OpRegistry& ops) {
   with_operands(ops.define<LambNormsAttrs>("lamb_norms")
                     .summary("The replica's part of the squared norms of a parameter and of its update by LAMB."))
       .output("norms", "f64, of the parameter and of the update")
-      .infer([](const InferContext& c) {
-        infer_update(c, 2);
-        return std::vector<TensorType>{kNormsType};
-      })
+      .infer(infer_lamb_norms)
       .random()
       .example({.inputs = operands, .attrs = Attrs::of(LambNormsAttrs{.numel = 15}), .low = 0.1, .high = 0.3});
   operands.push_back(kNormsType);

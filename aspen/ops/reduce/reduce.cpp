@@ -196,7 +196,12 @@ void define_scans(OpRegistry& ops) {
       .input("y", "output of cumprod")
       .input("g", "gradient of y")
       .output("dx", "shape and type of x")
-      .infer(infer_cumprod)
+      .infer([](const InferContext& c) {
+        check_kind(c, 0, ElementKind::kFloating);
+        c.check(c.in(1) == c.in(0) && c.in(2) == c.in(0), "takes {} three times, not {} and {}.", to_string(c.in(0)),
+                to_string(c.in(1)), to_string(c.in(2)));
+        return infer_cumprod(c);
+      })
       .example({.inputs = {{DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}},
                 .attrs = Attrs::of(ScanAttrs{1, false, false})});
 }

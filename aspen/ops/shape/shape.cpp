@@ -35,11 +35,11 @@ std::vector<TensorType> infer_transpose(const InferContext& c) {
   check_entries(c, "permutation", permutation);
   auto sorted = permutation;
   std::sort(sorted.begin(), sorted.end());
-  Shape shape;
   for (std::int64_t i = 0; i < c.in(0).rank(); ++i) {
     c.check(sorted[i] == i, "{} is not a permutation of the axes of {}.", to_string(permutation), to_string(c.in(0)));
-    shape.push_back(c.in(0).shape[permutation[i]]);
   }
+  Shape shape;
+  for (std::int64_t axis : permutation) shape.push_back(c.in(0).shape[axis]);
   return {{c.in(0).dtype, shape}};
 }
 
