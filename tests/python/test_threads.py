@@ -47,8 +47,8 @@ def test_one_executor_is_compiled_once(monkeypatch):
     model = torch.nn.Sequential(*(torch.nn.Linear(3, 3) for _ in range(60)))
     executor = _wrapped(model)
     compiled = []
-    original = executor._compile_alone
-    monkeypatch.setattr(executor, "_compile_alone", lambda *args: (compiled.append(1), original(*args)))
+    original = executor._build_alone
+    monkeypatch.setattr(executor, "_build_alone", lambda *args: (compiled.append(1), original(*args)))
     start = threading.Barrier(4)
     _in_threads([lambda: (start.wait(), executor(X))] * 4)
     assert len(compiled) == 1
