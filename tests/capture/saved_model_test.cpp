@@ -1,17 +1,18 @@
 // Compiled models in files: save, compileAndExport, loadExecutable, load, and the cache of programs.
 #include <gtest/gtest.h>
 #include <poptorch/poptorch.h>
-#include <stdlib.h>
 #include <torch/torch.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "error_of.h"
+#include "tests/support/folder.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+using aspen::testing::Folder;
 using poptorch::tests::error_of;
 
 struct Net : torch::nn::Module {
@@ -36,20 +37,6 @@ struct Net : torch::nn::Module {
 // forward takes more than tensors.
 struct Scaled : torch::nn::Module {
   torch::Tensor forward(torch::Tensor x, double factor) { return x * factor; }
-};
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "poptorch_saved_XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string file(const char* name = "model.poptorch") const { return (path / name).string(); }
-  std::size_t size() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  }
-  fs::path path;
 };
 
 const torch::Tensor kX = torch::arange(24).view({8, 3}) / 10., kY = torch::arange(8).view({8, 1}) / 5.;

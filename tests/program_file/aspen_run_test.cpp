@@ -10,8 +10,8 @@
 #include "aspen/compiler/ir/parser.h"
 #include "aspen/program_file/program_file.h"
 #include "example_programs.h"
-#include "folder.h"
 #include "tests/support/backends.h"
+#include "tests/support/folder.h"
 
 namespace aspen::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <random>
 
-#include "folder.h"
+#include "tests/support/folder.h"
 
 namespace aspen::testing {
 namespace {

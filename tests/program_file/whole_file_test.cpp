@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "aspen/program_file/sections.h"
-#include "folder.h"
+#include "tests/support/folder.h"
 
 namespace aspen::testing {
 namespace {

@@ -13,13 +13,14 @@ namespace aspen::testing {
 class Folder {
  public:
   Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "aspen_sections_XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "aspen_test_XXXXXX").string();
     path = ::mkdtemp(name.data());
   }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
   ~Folder() { std::filesystem::remove_all(path); }
-  std::size_t size() const {
+  std::string file(const char* name = "model.poptorch") const { return (path / name).string(); }
+  std::size_t size() const {  // in files
     return static_cast<std::size_t>(
         std::distance(std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()));
   }
