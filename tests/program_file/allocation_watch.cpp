@@ -15,6 +15,14 @@ void* operator new(std::size_t size) {
   if (void* piece = std::malloc(size == 0 ? 1 : size)) return piece;
   throw std::bad_alloc();
 }
+// The address sanitizer has one of its own, which does not come here.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* piece) noexcept { std::free(piece); }
 void operator delete(void* piece, std::size_t) noexcept { std::free(piece); }
 
