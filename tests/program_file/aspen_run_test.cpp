@@ -192,7 +192,7 @@ TEST(AspenRunBinary, IsLinkedAgainstNeitherTorchNorPython) {
   const Result result = call(std::string("LC_ALL=C ldd ") + ASPEN_RUN);
   ASSERT_EQ(result.code, 0) << result.text;
   EXPECT_NE(result.text.find("libc.so"), std::string::npos) << result.text;
-  for (const char* library : {"torch", "python", "c10"}) {
+  for (const char* library : {"libtorch", "libpython", "libc10"}) {
     EXPECT_EQ(result.text.find(library), std::string::npos) << result.text;
   }
 }

@@ -76,6 +76,11 @@ std::size_t num_unfinished(const fs::path& folder) {
       std::count_if(fs::directory_iterator(folder), fs::directory_iterator(), is_unfinished));
 }
 
+void wait_for_more_unfinished(const fs::path& folder, std::size_t than) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (num_unfinished(folder) <= than && std::chrono::steady_clock::now() < end) continue;
+}
+
 TEST(WholeFile, AWriterThatIsKilledLeavesTheFileBefore) {
   constexpr std::size_t kSize = 8 << 20;
   Folder folder;
@@ -84,11 +89,16 @@ TEST(WholeFile, AWriterThatIsKilledLeavesTheFileBefore) {
   std::size_t left_behind = 0;
   for (int round = 1; round <= 40; ++round) {
     const int before = number_in(file);
+    const std::size_t left_now = num_unfinished(folder.path);
     const pid_t child = start([&] {
       for (;;) file_of(round, kSize).write(file);
       return 0;
     });
-    std::this_thread::sleep_for(microseconds(700 * round));
+    if (round % 2 == 0) {
+      std::this_thread::sleep_for(microseconds(700 * round));
+    } else {  // in the middle of it, however slow the machine is
+      wait_for_more_unfinished(folder.path, left_now);
+    }
     ::kill(child, SIGKILL);
     EXPECT_EQ(result_of(child), 128 + SIGKILL);
     const int after = number_in(file);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include "aspen/backends/api/special_math.h"
 #include "aspen/ops/random/philox.h"
 
 namespace aspen {
@@ -69,7 +70,7 @@ inline double poisson_variate(double rate, ElementWords words) {
     if (edge >= 0.07 && v <= accepted) return k;
     if (k < 0 || (edge < 0.013 && v > edge)) continue;
     double height = std::log(v * inverse_alpha / (a / (edge * edge) + b));
-    if (height <= k * std::log(rate) - rate - std::lgamma(k + 1)) return k;
+    if (height <= k * std::log(rate) - rate - log_gamma(k + 1)) return k;
   }
 }
 
@@ -88,7 +89,7 @@ inline double binomial_variate_low(double n, double p, ElementWords words) {
   }
   double deviation = std::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p;
   double center = n * p + 0.5, accepted = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * deviation;
-  double mode = std::floor((n + 1) * p), peak = std::lgamma(mode + 1) + std::lgamma(n - mode + 1);
+  double mode = std::floor((n + 1) * p), peak = log_gamma(mode + 1) + log_gamma(n - mode + 1);
   for (;;) {
     PhiloxBlock word = words.next();
     double u = open_unit(word[0], word[1]) - 0.5, v = open_unit(word[2]), edge = 0.5 - std::fabs(u);
@@ -96,7 +97,7 @@ inline double binomial_variate_low(double n, double p, ElementWords words) {
     if (k < 0 || k > n) continue;
     if (edge >= 0.07 && v <= accepted) return k;
     double height = std::log(v * alpha / (a / (edge * edge) + b));
-    double likelihood = peak - std::lgamma(k + 1) - std::lgamma(n - k + 1) + (k - mode) * std::log(odds);
+    double likelihood = peak - log_gamma(k + 1) - log_gamma(n - k + 1) + (k - mode) * std::log(odds);
     if (height <= likelihood) return k;
   }
 }
