@@ -35,6 +35,7 @@ class AttrLister final : public AttrVisitor {
   void operator()(const char* name, Blob&) override { add(name, "bytes", "none"); }
   void operator()(const char* name, std::shared_ptr<HostFunction>&) override { add(name, "host function", "none"); }
   void operator()(const char* name, std::shared_ptr<CustomGradient>&) override { add(name, "gradient", "none"); }
+  void operator()(const char* name, Body&) override { add(name, "graph", "none"); }
 
   std::vector<std::string> lines;
 

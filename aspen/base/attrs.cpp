@@ -10,6 +10,7 @@ namespace {
 
 class Printer final : public AttrVisitor {
  public:
+  explicit Printer(std::size_t indent) : indent_(indent) {}
   void operator()(const char* name, std::int64_t& field) override { add(name, fmt::format("{}", field)); }
   void operator()(const char* name, double& field) override { add(name, number(field)); }
   void operator()(const char* name, bool& field) override { add(name, field ? "true" : "false"); }
@@ -41,6 +42,7 @@ class Printer final : public AttrVisitor {
   void operator()(const char* name, std::shared_ptr<CustomGradient>& field) override {
     add(name, quoted(field ? field->name() : ""));
   }
+  void operator()(const char* name, Body& field) override { add(name, field ? field->text(indent_ + 2) : quoted("")); }
 
   std::string text() const { return text_.empty() ? "" : "{" + text_ + "}"; }
 
@@ -61,11 +63,12 @@ class Printer final : public AttrVisitor {
   void add(const char* name, const std::string& value) {
     text_ += fmt::format("{}{}={}", text_.empty() ? "" : ", ", name, value);
   }
+  std::size_t indent_;
   std::string text_;
 };
 
-// Writes the fields down as bytes, so that equal structs give equal bytes. Blobs are kept aside: they may be large,
-// and copies of a graph share them.
+// Writes the fields down as bytes, so that equal structs give equal bytes. Blobs and bodies are kept aside: they may be
+// large, and copies of a graph share them.
 class Encoder final : public AttrVisitor {
  public:
   void operator()(const char*, std::int64_t& field) override { add(&field, sizeof(field)); }
@@ -82,6 +85,11 @@ class Encoder final : public AttrVisitor {
   }
   void operator()(const char*, std::shared_ptr<HostFunction>& field) override { add_address(field.get()); }
   void operator()(const char*, std::shared_ptr<CustomGradient>& field) override { add_address(field.get()); }
+  void operator()(const char*, Body& field) override {
+    const std::size_t hash = field ? field->hash() : 0;
+    add(&hash, sizeof(hash));
+    bodies_.push_back(field);
+  }
 
   std::size_t hash() const {
     std::size_t result = std::hash<std::string>()(bytes_);
@@ -98,6 +106,10 @@ class Encoder final : public AttrVisitor {
     for (std::size_t i = 0; i < blobs_.size(); ++i) {
       const auto &a = blobs_[i].bytes, &b = other.blobs_[i].bytes;
       if (a != b && a && b && *a != *b) return false;  // their sizes are equal: they are among the bytes
+    }
+    for (std::size_t i = 0; i < bodies_.size(); ++i) {
+      const Body &a = bodies_[i], &b = other.bodies_[i];
+      if (a != b && (!a || !b || !a->equals(*b))) return false;
     }
     return true;
   }
@@ -116,12 +128,13 @@ class Encoder final : public AttrVisitor {
 
   std::string bytes_;
   std::vector<Blob> blobs_;
+  std::vector<Body> bodies_;
 };
 
 }  // namespace
 
-std::string Attrs::to_string() const {
-  Printer printer;
+std::string Attrs::to_string(std::size_t indent) const {
+  Printer printer(indent);
   holder_->visited(printer);
   return printer.text();
 }

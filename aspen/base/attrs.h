@@ -52,6 +52,18 @@ class CustomGradient {
   virtual std::vector<Value*> run(const Op& op, const std::vector<Value*>& arriving) = 0;
 };
 
+// A graph that an op owns: what a loop repeats, a branch that may be taken (see ops/control). It does not change any
+// more, and copies of the op share it. Implemented by Graph, which attributes do not know.
+class OwnedGraph {
+ public:
+  virtual ~OwnedGraph() = default;
+  // `indent`: of the lines after the first.
+  virtual std::string text(std::size_t indent) const = 0;
+  virtual std::size_t hash() const = 0;
+  virtual bool equals(const OwnedGraph& other) const = 0;  // computes the same, whatever its values are called
+};
+using Body = std::shared_ptr<const OwnedGraph>;
+
 class AttrVisitor {
  public:
   virtual ~AttrVisitor() = default;
@@ -65,6 +77,23 @@ class AttrVisitor {
   virtual void operator()(const char* name, Blob& field) = 0;
   virtual void operator()(const char* name, std::shared_ptr<HostFunction>& field) = 0;
   virtual void operator()(const char* name, std::shared_ptr<CustomGradient>& field) = 0;
+  virtual void operator()(const char* name, Body& field) = 0;
+};
+
+// Takes no notice of the fields: for visitors that look at a few kinds only.
+class PartialAttrVisitor : public AttrVisitor {
+ public:
+  void operator()(const char*, std::int64_t&) override {}
+  void operator()(const char*, double&) override {}
+  void operator()(const char*, bool&) override {}
+  void operator()(const char*, DType&) override {}
+  void operator()(const char*, std::string&) override {}
+  void operator()(const char*, std::vector<std::int64_t>&) override {}
+  void operator()(const char*, std::vector<double>&) override {}
+  void operator()(const char*, Blob&) override {}
+  void operator()(const char*, std::shared_ptr<HostFunction>&) override {}
+  void operator()(const char*, std::shared_ptr<CustomGradient>&) override {}
+  void operator()(const char*, Body&) override {}
 };
 
 struct NoAttrs {
@@ -91,7 +120,8 @@ class Attrs {
   // Shows a copy of the struct to the visitor and returns the copy: a parsing visitor may fill it.
   Attrs visited(AttrVisitor& visitor) const { return Attrs(holder_->visited(visitor)); }
 
-  std::string to_string() const;              // "{axis=-1}", "" when there are no fields
+  // "{axis=-1}", "" when there are no fields; `indent` is that of the line it is to stand in.
+  std::string to_string(std::size_t indent = 0) const;
   bool operator==(const Attrs& other) const;  // same struct, same fields; functions are equal only to themselves
   // Of every field, the bytes of constants included; computed once. Equal attributes have equal hashes.
   std::size_t hash() const;

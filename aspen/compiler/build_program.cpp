@@ -31,23 +31,9 @@ bool only_fills_variables(const Op& op) {
          std::all_of(users.begin(), users.end(), [](const Op* user) { return user->is("assign"); });
 }
 
-bool is_constant(const Op& op) {
-  if (op.def().is_stored()) return true;
-  if (!op.def().is_source()) return false;
-  return op.output()->type().bytes() <= kLargestKeptSource && !only_fills_variables(op);
-}
-
 bool has_half_partials(const Op& op, const CompileOptions& options) {
-  if (op.is("dot")) return options.half_dot_partials;
+  if (op.is("dot") || op.def().does_own_graphs()) return options.half_dot_partials;
   return options.half_conv_partials && (op.is("conv") || op.is("conv_input_grad") || op.is("conv_weight_grad"));
-}
-
-// What differentiation alone needs is gone from a program.
-Attrs without_gradient(const Op& op) {
-  if (!op.is("host_call")) return op.attrs();
-  auto attrs = op.attrs<HostCallAttrs>();
-  attrs.gradient = nullptr;
-  return Attrs::of(std::move(attrs));
 }
 
 using Clock = std::chrono::steady_clock;
@@ -93,10 +79,6 @@ class ProgramBuilder {
   }
 
  private:
-  static bool has_kernel(const Op& op) {
-    return !is_constant(op) && !op.is("assign") && !op.def().is_alias() && !is_arrival(op);
-  }
-
   // Before anything is planned: only the kernels know their workspaces.
   void make_all_kernels() {
     auto start = Clock::now();
@@ -115,17 +97,6 @@ class ProgramBuilder {
     MadeKernels kernels = make_kernels(requests, backend_);
     for (std::size_t i = 0; i < ops.size(); ++i) made_[ops[i]].kernel = taken(kernels.of_request[i], *ops[i]);
     log::debug("kernels: {:.2f} ms, {} for {} ops", milliseconds_since(start), kernels.num_made, ops.size());
-  }
-
-  static std::shared_ptr<const Kernel> taken(const KernelOrError& made, const Op& op) {
-    if (made.error == nullptr) return made.kernel;
-    try {
-      std::rethrow_exception(made.error);
-    } catch (const Error&) {
-      std::string where = describe(op.location);
-      if (where.empty()) throw;
-      rethrow_with_context("captured at " + where);
-    }
   }
 
   OpDemand demand(const Op& op) const {
@@ -203,6 +174,34 @@ class ProgramBuilder {
 };
 
 }  // namespace
+
+bool is_constant(const Op& op) {
+  if (op.def().is_stored()) return true;
+  if (!op.def().is_source()) return false;
+  return op.output()->type().bytes() <= kLargestKeptSource && !only_fills_variables(op);
+}
+
+bool has_kernel(const Op& op) {
+  return !is_constant(op) && !op.is("assign") && !op.def().is_alias() && !is_arrival(op);
+}
+
+Attrs without_gradient(const Op& op) {
+  if (!op.is("host_call")) return op.attrs();
+  auto attrs = op.attrs<HostCallAttrs>();
+  attrs.gradient = nullptr;
+  return Attrs::of(std::move(attrs));
+}
+
+std::shared_ptr<const Kernel> taken(const KernelOrError& made, const Op& op) {
+  if (made.error == nullptr) return made.kernel;
+  try {
+    std::rethrow_exception(made.error);
+  } catch (const Error&) {
+    std::string where = describe(op.location);
+    if (where.empty()) throw;
+    rethrow_with_context("captured at " + where);
+  }
+}
 
 bool spans_replicas(const Op& op) { return op.is("replica_gather") || op.is("replica_sum") || op.is("replica_add"); }
 

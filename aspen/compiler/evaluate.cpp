@@ -1,5 +1,6 @@
 #include "aspen/compiler/evaluate.h"
 
+#include "aspen/compiler/make_kernel.h"
 #include "aspen/ops/source/source.h"
 #include "aspen/runtime/arena_memory.h"
 
@@ -17,7 +18,7 @@ KernelRequest kernel_request(const Op& op) {
 std::vector<std::vector<std::byte>> evaluate(const Op& op, const std::vector<const std::vector<std::byte>*>& inputs,
                                              const Backend& backend) {
   if (op.is("constant")) return {*op.attrs<ConstantAttrs>().data.bytes};
-  auto kernel = backend.create_kernel(kernel_request(op));
+  auto kernel = make_kernel(kernel_request(op), backend);
   ArenaMemory workspace(kernel->workspace_bytes(), "workspace of a constant");
   std::vector<const void*> from;
   for (const auto* input : inputs) from.push_back(input == nullptr ? nullptr : input->data());

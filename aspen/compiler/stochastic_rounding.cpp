@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "aspen/backends/api/through_float.h"
+#include "aspen/compiler/ir/body.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/random/philox.h"
@@ -131,7 +132,8 @@ Half round_at_random(float x, std::uint32_t bits) {
 }
 
 bool rounds_to_half(const Op& op) {
-  if (op.num_inputs() == 0 || only_moves(op) || is_transfer(op) || op.def().is_impure()) return false;
+  if (op.def().does_own_graphs()) return has_in_bodies(op, rounds_to_half);
+  if (op.num_inputs() == 0 || only_moves(op) || is_transfer(op) || op.is_impure()) return false;
   std::vector<Value*> outputs = op.outputs();
   return std::any_of(outputs.begin(), outputs.end(), [](const Value* y) { return y->dtype() == DType::kF16; });
 }

@@ -36,8 +36,9 @@ void check_results(const KernelRequest& request, const Op& op) {
 }
 
 // Rules of ops count with sizes and steps that could be meant: sums and products of such numbers stay within 64 bits.
-class AttributeCheck final : public AttrVisitor {
+class AttributeCheck final : public PartialAttrVisitor {
  public:
+  using PartialAttrVisitor::operator();
   explicit AttributeCheck(std::int64_t most) : most_(most) {}
   void operator()(const char* name, std::int64_t& field) override {
     if (std::string_view(name) != "stream") check(name, field);  // of random numbers: any number
@@ -45,14 +46,6 @@ class AttributeCheck final : public AttrVisitor {
   void operator()(const char* name, std::vector<std::int64_t>& field) override {
     for (std::int64_t number : field) check(name, number);
   }
-  void operator()(const char*, double&) override {}
-  void operator()(const char*, bool&) override {}
-  void operator()(const char*, DType&) override {}
-  void operator()(const char*, std::string&) override {}
-  void operator()(const char*, std::vector<double>&) override {}
-  void operator()(const char*, Blob&) override {}
-  void operator()(const char*, std::shared_ptr<HostFunction>&) override {}
-  void operator()(const char*, std::shared_ptr<CustomGradient>&) override {}
 
  private:
   void check(const char* name, std::int64_t number) const {
@@ -63,40 +56,34 @@ class AttributeCheck final : public AttrVisitor {
 };
 
 void check_attributes(const KernelRequest& request) {
-  std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  for (const KernelInput& input : request.inputs) {
-    for (std::int64_t extent : input.type.shape) most = std::max(most, extent);
-  }
-  for (const TensorType& output : request.outputs) {
-    for (std::int64_t extent : output.shape) most = std::max(most, extent);
-  }
-  AttributeCheck check(most);
-  request.attrs.visited(check);
+  std::vector<TensorType> types = request.outputs;
+  for (const KernelInput& input : request.inputs) types.push_back(input.type);
+  check_attributes(request.attrs, types);
 }
 
-bool may_overwrite(const OpDef& def, std::size_t output, std::size_t input) {
-  const auto& pairs = def.inplace_pairs();
+bool may_overwrite(const Op& op, std::size_t output, std::size_t input) {
+  const auto pairs = op.inplace_pairs();
   return std::find(pairs.begin(), pairs.end(), std::pair(output, input)) != pairs.end();
 }
 
 // Kernels rely on it that what they write is not what they still read.
-void check_overlaps(const Instruction& instruction, const OpDef& def) {
+void check_overlaps(const Instruction& instruction, const Op& op) {
   const auto &inputs = instruction.inputs, &outputs = instruction.outputs;
   for (std::size_t o = 0; o < outputs.size(); ++o) {
-    expect(!overlap(outputs[o], instruction.workspace), "a result of op {} lies over its workspace", def.name());
+    expect(!overlap(outputs[o], instruction.workspace), "a result of op {} lies over its workspace", op.name());
     for (std::size_t other = 0; other < o; ++other) {
-      expect(!overlap(outputs[o], outputs[other]), "two results of op {} lie over each other", def.name());
+      expect(!overlap(outputs[o], outputs[other]), "two results of op {} lie over each other", op.name());
     }
     bool is_taken = false;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!overlap(outputs[o], inputs[i])) continue;
-      expect(!is_taken && is_same_place(outputs[o], inputs[i]) && may_overwrite(def, o, i),
-             "result {} of op {} lies over operand {}", o, def.name(), i);
+      expect(!is_taken && is_same_place(outputs[o], inputs[i]) && may_overwrite(op, o, i),
+             "result {} of op {} lies over operand {}", o, op.name(), i);
       is_taken = true;
     }
   }
   for (const BufferRef& input : inputs) {
-    expect(!overlap(input, instruction.workspace), "an operand of op {} lies over its workspace", def.name());
+    expect(!overlap(input, instruction.workspace), "an operand of op {} lies over its workspace", op.name());
   }
 }
 
@@ -107,6 +94,15 @@ std::int64_t replicas_of(const Op& op) {
 
 }  // namespace
 
+void check_attributes(const Attrs& attrs, std::span<const TensorType> types) {
+  std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  for (const TensorType& type : types) {
+    for (std::int64_t extent : type.shape) most = std::max(most, extent);
+  }
+  AttributeCheck check(most);
+  attrs.visited(check);
+}
+
 void InstructionCheck::check(const Instruction& instruction, std::size_t device, bool in_update) const {
   places_.check(instruction.workspace);
   if (instruction.is_copy) return check_copy(instruction, device);
@@ -115,7 +111,7 @@ void InstructionCheck::check(const Instruction& instruction, std::size_t device,
   Graph graph;
   const Op& op = emit(graph, instruction.request);
   check_results(instruction.request, op);
-  check_overlaps(instruction, op.def());
+  check_overlaps(instruction, op);
   check_op(instruction, op, in_update);
 }
 

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "aspen/compiler/ir/graph.h"
 #include "aspen/program_file/place_check.h"
 
 namespace aspen {
+
+// Numbers among the attributes that an op over tensors of these types could mean.
+void check_attributes(const Attrs& attrs, std::span<const TensorType> types);
 
 class InstructionCheck {
  public:

@@ -2,10 +2,12 @@
 
 #include <optional>
 
+#include "aspen/compiler/ir/body.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/make_kernels.h"
 #include "aspen/program_file/program_fields.h"
 #include "aspen/program_file/sections.h"
+#include "aspen/program_file/stored_body.h"
 #include "aspen/runtime/copy_kernel.h"
 
 namespace aspen {
@@ -29,7 +31,19 @@ class ProgramReader : public ByteReader<ProgramReader> {
 
 // -- attributes -------------------------------------------------------------------------------------------------------
 // A field is its kind and its value: a file of another version with fields of other kinds is noticed.
-enum class Kind : std::uint8_t { kInteger, kReal, kFlag, kType, kText, kIntegers, kReals, kBlob, kFunction, kGradient };
+enum class Kind : std::uint8_t {
+  kInteger,
+  kReal,
+  kFlag,
+  kType,
+  kText,
+  kIntegers,
+  kReals,
+  kBlob,
+  kFunction,
+  kGradient,
+  kBody
+};
 
 template <class Stream>
 class AttributeFields : public AttrVisitor {
@@ -52,6 +66,14 @@ class AttributeFields : public AttrVisitor {
     plain(name, Kind::kBlob, bytes);
     if constexpr (Stream::kReads) field.bytes = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   }
+  void operator()(const char* name, Body& field) override {
+    StoredBody stored;
+    if constexpr (!Stream::kReads) {
+      if (field != nullptr) stored = stored_body(graph_of(field));
+    }
+    plain(name, Kind::kBody, stored);
+    if constexpr (Stream::kReads) field = make_body(stored);
+  }
   // Gradients of the user's are gone from a compiled program.
   void operator()(const char* name, std::shared_ptr<CustomGradient>& field) override {
     begin(name, Kind::kGradient);
@@ -61,7 +83,7 @@ class AttributeFields : public AttrVisitor {
  protected:
   void begin(const char* name, Kind kind) {
     Kind stored = kind;
-    stream_.choice(stored, Kind::kGradient);
+    stream_.choice(stored, Kind::kBody);
     if (stored != kind) throw FileError("attribute {} has another type than it should", name);
   }
   template <class T>
@@ -141,6 +163,7 @@ class AttributeNames final : public AttrVisitor {
   void operator()(const char* name, Blob&) override { add(name, Kind::kBlob); }
   void operator()(const char* name, std::shared_ptr<HostFunction>&) override { add(name, Kind::kFunction); }
   void operator()(const char* name, std::shared_ptr<CustomGradient>&) override { add(name, Kind::kGradient); }
+  void operator()(const char* name, Body&) override { add(name, Kind::kBody); }
   std::string text;
 
  private:

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "aspen/compiler/ir/body.h"
 #include "aspen/compiler/ir/printer.h"
 
 namespace poptorch {
@@ -53,16 +54,9 @@ GraphText split(const std::string& text) {
 
 // -- functions on the host --------------------------------------------------------------------------------------------
 // The text of a graph has the names of the functions it calls. This adds what they are called with.
-class Functions final : public aspen::AttrVisitor {
+class Functions final : public aspen::PartialAttrVisitor {
  public:
-  void operator()(const char*, std::int64_t&) override {}
-  void operator()(const char*, double&) override {}
-  void operator()(const char*, bool&) override {}
-  void operator()(const char*, aspen::DType&) override {}
-  void operator()(const char*, std::string&) override {}
-  void operator()(const char*, std::vector<std::int64_t>&) override {}
-  void operator()(const char*, std::vector<double>&) override {}
-  void operator()(const char*, aspen::Blob&) override {}
+  using PartialAttrVisitor::operator();
   void operator()(const char*, std::shared_ptr<aspen::HostFunction>& field) override {
     if (field == nullptr) return;
     if (const auto stored = field->stored()) {
@@ -73,6 +67,10 @@ class Functions final : public aspen::AttrVisitor {
   }
   void operator()(const char*, std::shared_ptr<aspen::CustomGradient>& field) override {
     if (field != nullptr) unknown = field->name();
+  }
+  void operator()(const char*, aspen::Body& field) override {
+    if (field == nullptr) return;
+    for (const auto& op : aspen::graph_of(field).ops()) op->attrs().visited(*this);
   }
 
   std::string text, unknown;

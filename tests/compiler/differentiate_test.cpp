@@ -52,6 +52,87 @@ const Model kModels[] = {
       %6: f64[] = loss(%5)
       return loss: %6
     })"},
+    {"loop", R"(graph @main(%xs: f64[4, 2, 3]) {
+      variable %h0: f64[2, 3] parameter trainable
+      variable %w: f64[3, 3] parameter trainable
+      variable %b: f64[3] parameter trainable
+      variable %s: f64[2, 3] parameter trainable
+      %h: f64[2, 3], %hs: f64[4, 2, 3] = loop(%h0, %xs, %w, %b, %s) {count=4, carried=1, sliced=1, body=graph @turn(%h: f64[2, 3], %x: f64[2, 3], %w: f64[3, 3], %b: f64[3], %s: f64[2, 3]) {
+          %0: f64[2, 3] = dot(%h, %w)
+          %1: f64[2, 3] = add(%0, %b)
+          %2: f64[2, 3] = mul(%x, %s)
+          %3: f64[2, 3] = add(%1, %2)
+          %4: f64[2, 3] = tanh(%3)
+          %5: f64[2, 3] = dot(%4, %w) {transpose_b=true}
+          %6: f64[2, 3] = sin(%5)
+          return h: %4, hs: %6
+        }}
+      %0: f64[4, 2, 3] = mul(%hs, %hs)
+      %1: f64[] = reduce_sum(%0) {axes=[0, 1, 2]}
+      %2: f64[] = reduce_sum(%h) {axes=[0, 1]}
+      %3: f64[] = mul(%1, %2)
+      %4: f64[] = loss(%3)
+      return loss: %4
+    })"},
+    {"loop_of_which_only_rows_are_used", R"(graph @main(%x: f64[3]) {
+      variable %w: f64[5, 3] parameter trainable
+      %h: f64[3], %unused: f64[3], %hs: f64[5, 3] = loop(%x, %x, %w) {count=5, carried=2, sliced=1, reverse=true, body=graph @turn(%h: f64[3], %g: f64[3], %w: f64[3]) {
+          %0: f64[3] = mul(%g, %w)
+          %1: f64[3] = sin(%h)
+          %2: f64[3] = mul(%1, %0)
+          return h: %0, g: %h, hs: %2
+        }}
+      %0: f64[] = reduce_sum(%hs) {axes=[0, 1]}
+      %1: f64[] = loss(%0)
+      return loss: %1
+    })"},
+    {"branches", R"(graph @main(%x: f64[3]) {
+      variable %w: f64[3] parameter trainable
+      variable %v: f64[3] parameter trainable
+      %zero: f64[] = full() {dtype=f64, shape=[], value=0}
+      %0: f64[3] = mul(%x, %w)
+      %1: f64[] = reduce_sum(%0) {axes=[0]}
+      %2: bool[] = gt(%1, %zero)
+      %3: bool[] = le(%1, %zero)
+      %4: f64[3] = cond(%2, %0, %v) {then_body=graph @then(%x: f64[3], %v: f64[3]) {
+          %0: f64[3] = sin(%x)
+          %1: f64[3] = mul(%0, %v)
+          return y: %1
+        }, else_body=graph @else(%x: f64[3], %v: f64[3]) {
+          %0: f64[3] = exp(%x)
+          return y: %0
+        }}
+      %5: f64[3] = cond(%3, %0, %v) {then_body=graph @then(%x: f64[3], %v: f64[3]) {
+          %0: f64[3] = sin(%x)
+          return y: %0
+        }, else_body=graph @else(%x: f64[3], %v: f64[3]) {
+          %0: f64[3] = tanh(%x)
+          %1: f64[3] = mul(%0, %v)
+          return y: %1
+        }}
+      %6: f64[3] = mul(%4, %5)
+      %7: f64[] = reduce_sum(%6) {axes=[0]}
+      %8: f64[] = loss(%7)
+      return loss: %8
+    })"},
+    {"loops_in_a_call", R"(graph @main(%x: f64[3]) {
+      variable %w: f64[3] parameter trainable
+      %0: f64[3] = call(%x, %w) {body=graph @layer(%x: f64[3], %w: f64[3]) {
+          %h: f64[3] = loop(%x, %w) {count=3, carried=1, body=graph @turn(%h: f64[3], %w: f64[3]) {
+              %0: f64[3] = loop(%h, %w) {count=2, carried=1, body=graph @turn(%h: f64[3], %w: f64[3]) {
+                  %0: f64[3] = mul(%h, %w)
+                  %1: f64[3] = sin(%0)
+                  return h: %1
+                }}
+              %1: f64[3] = add(%0, %w)
+              return h: %1
+            }}
+          return y: %h
+        }}
+      %1: f64[] = reduce_sum(%0) {axes=[0]}
+      %2: f64[] = loss(%1)
+      return loss: %2
+    })"},
     {"several_results_and_shapes", R"(graph @main(%x: f64[2, 6]) {
       variable %scale: f64[1, 6] parameter trainable
       variable %shift: f64[] parameter trainable

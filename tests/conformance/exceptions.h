@@ -11,10 +11,13 @@ struct NoExample {
 };
 inline constexpr NoExample kNoExamples[] = {
     {"assign", "has no output: what it does shows only in a program with variables"},
+    {"call", "its kernel is made by the compiler, of those of the ops in its graph: tests/compiler/control_test.cpp"},
     {"check_factored", "has no output: it shows only when it raises an error"},
+    {"cond", "as call"},
     {"custom_gradient", "its gradient is a function of the front end, which an example cannot name"},
     {"gradient_hook", "has no output: what it does shows only in a graph that is differentiated"},
     {"host_call", "runs a function of the front end, which an example cannot name"},
+    {"loop", "as call"},
     {"replica_add", "has no output: what it does shows only in a program with variables"},
 };
 

@@ -14,7 +14,8 @@ struct Tolerance {
 inline constexpr Tolerance kTolerances[] = {
     {DType::kF32, 1e-4, 1e-5, "sums run in another order and vector mathematics rounds differently in the last bits"},
     {DType::kF16, 5e-3, 1e-3, "half has 11 bits: one rounding is 5e-4, and intermediate results may be rounded too"},
-    {DType::kBF16, 2e-2, 4e-3, "bfloat16 has 8 bits: one rounding is 4e-3, and intermediate results may be rounded too"},
+    {DType::kBF16, 2e-2, 4e-3,
+     "bfloat16 has 8 bits: one rounding is 4e-3, and intermediate results may be rounded too"},
     {DType::kF64, 1e-10, 1e-12, "only the order of sums differs"},
     {DType::kI32, 0, 0, "integers are exact"},
     {DType::kI16, 0, 0, "integers are exact"},

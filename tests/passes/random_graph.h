@@ -26,8 +26,8 @@ class RandomNumbers {
 // the forward pass assigns.
 std::unique_ptr<Graph> random_graph(std::uint64_t seed);
 
-// A forward pass with a loss: layers with skip connections, shared weights, dropout, running statistics. Placed at
-// random, or all on one device.
+// A forward pass with a loss: layers with skip connections, shared weights, dropout, running statistics, loops,
+// branches and calls. Placed at random, or all on one device.
 std::unique_ptr<Graph> random_model(std::uint64_t seed, bool is_placed);
 
 // One that updates all parameters of the model.

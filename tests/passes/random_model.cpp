@@ -3,6 +3,7 @@
 #include "aspen/ops/random/random.h"
 #include "aspen/ops/softmax/softmax.h"
 #include "tests/passes/random_graph.h"
+#include "tests/support/control_layers.h"
 
 namespace aspen::testing {
 namespace {
@@ -39,10 +40,13 @@ class ModelMaker {
 
  private:
   Value* layer(Value* h) {
-    switch (random_.between(0, 5)) {
+    switch (random_.between(0, 8)) {
       case 0: return build::add(b_, h, results_[random_.between(0, std::ssize(results_) - 1)]);
       case 1: return b_.make("dropout", {h}, DropoutAttrs{.p = 0.3, .stream = ++stream_});
       case 2: return with_statistics(h);
+      case 6: return loop_over_rows(b_, h, weight({kWidth, kWidth}), weight({kWidth}), random_.coin(), ++stream_);
+      case 7: return branch(b_, h, weight({kWidth, kWidth}));
+      case 8: return call(b_, h, weight({kWidth, kWidth}), ++stream_);
       case 3: return b_.make("checkpoint", {build::unary(b_, "tanh", h)});
       default: break;
     }

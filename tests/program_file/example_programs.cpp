@@ -51,6 +51,44 @@ std::string network(const char* type, const char* second) {
                      type, second);
 }
 
+// A recurrent layer over the rows of x, a branch and a call.
+std::string controlled_network() {
+  return R"(graph @main(%x: f32[4, 6], %t: f32[6]) {
+    variable %a: f32[6, 6] parameter trainable
+    variable %b: f32[6, 6] parameter trainable
+    %h0: f32[1, 6] = full() {dtype=f32, shape=[1, 6], value=0.5}
+    %h: f32[1, 6], %hs: f32[4, 6] = loop(%h0, %x, %a) {count=4, carried=1, sliced=1, body=graph @turn(%h: f32[1, 6], %x: f32[6], %a: f32[6, 6]) {
+        %0: f32[1, 6] = dot(%h, %a)
+        %1: f32[1, 6] = add(%0, %x)
+        %2: f32[1, 6] = tanh(%1)
+        %3: f32[1, 6] = dropout(%2) {p=0.25, stream=3}
+        %4: f32[6] = reshape(%3) {shape=[6]}
+        return h: %3, hs: %4
+      }}
+    %0: f32[4, 6] = call(%hs, %b) {stream=1, body=graph @layer(%x: f32[4, 6], %b: f32[6, 6]) {
+        %0: f32[4, 6] = dot(%x, %b)
+        %1: f32[4, 6] = relu(%0)
+        return y: %1
+      }}
+    %1: f32[6] = reduce_sum(%0) {axes=[0]}
+    %2: f32[6] = sub(%1, %t)
+    %3: f32[] = reduce_sum(%2) {axes=[0]}
+    %4: f32[] = full() {dtype=f32, shape=[], value=0}
+    %5: bool[] = gt(%3, %4)
+    %6: f32[6] = cond(%5, %2, %h) {then_body=graph @then(%x: f32[6], %h: f32[1, 6]) {
+        %0: f32[6] = mul(%x, %x)
+        return y: %0
+      }, else_body=graph @else(%x: f32[6], %h: f32[1, 6]) {
+        %0: f32[6] = reshape(%h) {shape=[6]}
+        %1: f32[6] = sub(%0, %x)
+        return y: %1
+      }}
+    %7: f32[] = reduce_sum(%6) {axes=[0]}
+    %8: f32[] = loss(%7)
+    return loss: %8, hidden: %hs
+  })";
+}
+
 CompileOptions training() {
   CompileOptions options{.training = true};
   options.optimizer.kind = "adam";
@@ -111,6 +149,7 @@ std::vector<ExampleProgram> training_programs(const Backend& backend) {
   options = training();
   options.holds_inputs = true;
   add("held inputs", alone, options);
+  add("loop, branch and call", controlled_network(), training());
   return programs;
 }
 

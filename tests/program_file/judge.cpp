@@ -4,6 +4,8 @@
 #include <stdexcept>
 
 #include "aspen/base/device_fault.h"
+#include "aspen/compiler/ir/body.h"
+#include "aspen/ops/control/control.h"
 #include "aspen/program_file/program_file.h"
 #include "example_programs.h"
 #include "mutate_program.h"
@@ -72,6 +74,26 @@ bool run_all_alone(const std::vector<Task>& tasks) {
   return true;
 }
 
+// How many turns the loops of an op take, one in another.
+double turns_of(const std::string& name, const Attrs& attrs) {
+  double turns = name == "loop" ? static_cast<double>(attrs.as<LoopAttrs>().count) : 1;
+  double longest = 1;
+  for (const Graph* body : bodies_of(attrs)) {
+    for (const auto& op : body->ops()) longest = std::max(longest, turns_of(op->name(), op->attrs()));
+  }
+  return turns * longest;
+}
+
+bool is_long(const std::vector<Task>& tasks) {
+  constexpr double kFewTurns = 1000;
+  for (const Task& task : tasks) {
+    for (const Instruction& instruction : task.instructions) {
+      if (!instruction.is_copy && turns_of(instruction.request.op, instruction.request.attrs) > kFewTurns) return true;
+    }
+  }
+  return false;
+}
+
 // One call on numbers that depend on nothing but the program.
 Verdict run(const std::shared_ptr<Program>& program, const Sections& sections, bool has_threads) {
   Executor executor(program, {.num_threads = 1, .thread_per_device = has_threads});
@@ -104,6 +126,7 @@ Verdict judge(const Bytes& file, const Backend& backend) {
     constexpr std::int64_t kFewRounds = 64;
     std::size_t bytes = 0;
     for (const ProgramTensor& input : program->inputs) bytes += input.type.bytes();
+    if (is_long(program->step) || is_long(program->update)) return Verdict::kFails;
     if (program->gradient_accumulation > kFewRounds || bytes > kFuzzLimits.memory) return Verdict::kFails;
     const bool runs_alone = run_all_alone(program->step) && run_all_alone(program->update);
     const Verdict verdict = run(program, sections, checksum(file) % 8 == 0);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "aspen/compiler/ir/body.h"
 #include "aspen/compiler/ir/op_def.h"
+#include "aspen/program_file/stored_body.h"
 
 namespace aspen::testing {
 namespace {
@@ -21,6 +23,9 @@ std::int64_t other_number(std::int64_t number, Random& random) {
     default: return kNumbers[below(kNumbers.size(), random)];
   }
 }
+
+// -- graphs that ops own ----------------------------------------------------------------------------------------------
+StoredBody changed(StoredBody body, Random& random);
 
 // -- attributes -------------------------------------------------------------------------------------------------------
 // Changes one of the fields, the chosen one.
@@ -61,6 +66,14 @@ class AttributeChange final : public AttrVisitor {
   }
   void operator()(const char*, std::shared_ptr<HostFunction>&) override { is_chosen(); }
   void operator()(const char*, std::shared_ptr<CustomGradient>&) override { is_chosen(); }
+  void operator()(const char*, Body& field) override {
+    if (!is_chosen() || field == nullptr) return;
+    try {
+      field = make_body(changed(stored_body(graph_of(field)), random_));
+    } catch (const Error&) {
+      // No graph any more: it stays as it was.
+    }
+  }
   std::size_t num_fields() const { return next_; }
 
  private:
@@ -75,6 +88,25 @@ void change_attributes(KernelRequest& request, Random& random) {
   request.attrs.visited(counts);
   AttributeChange change(below(counts.num_fields(), random), random);
   request.attrs = request.attrs.visited(change);
+}
+
+StoredBody changed(StoredBody body, Random& random) {
+  if (!body.ops.empty() && one_in(2, random)) {
+    StoredOp& op = body.ops[below(body.ops.size(), random)];
+    AttributeChange counts(~std::size_t{0}, random);
+    op.attrs.visited(counts);
+    AttributeChange change(below(counts.num_fields(), random), random);
+    op.attrs = op.attrs.visited(change);
+  } else if (!body.ops.empty() && one_in(2, random)) {
+    auto& inputs = body.ops[below(body.ops.size(), random)].inputs;
+    if (!inputs.empty()) inputs[below(inputs.size(), random)] = static_cast<std::int64_t>(below(8, random));
+  } else if (!body.outputs.empty() && one_in(2, random)) {
+    body.outputs[below(body.outputs.size(), random)] = static_cast<std::int64_t>(below(8, random));
+  } else if (!body.inputs.empty()) {
+    TensorType& type = body.inputs[below(body.inputs.size(), random)];
+    if (!type.shape.empty()) type.shape[below(type.shape.size(), random)] = static_cast<std::int64_t>(below(6, random));
+  }
+  return body;
 }
 
 // -- types and places -------------------------------------------------------------------------------------------------

@@ -39,8 +39,14 @@ class Interpreter {
  private:
   struct Instruction {
     const Op* op;
-    std::unique_ptr<Kernel> kernel;  // nullptr: alias
+    std::unique_ptr<Kernel> kernel;                    // nullptr: an alias, or an op that owns graphs
+    std::vector<std::unique_ptr<Interpreter>> bodies;  // of one that does
   };
+  static void run_bodies(const Instruction& instruction, Tensors& values, const StepContext& step);
+  // What the graph returns for these inputs.
+  std::vector<HostTensor> results(const std::vector<HostTensor>& inputs, const StepContext& step) const;
+  static std::vector<HostTensor> run_loop(const Op& op, const Interpreter& body, std::vector<HostTensor> operands,
+                                          const StepContext& step);
   const Graph& graph_;
   std::vector<Instruction> instructions_;
 };

@@ -2,13 +2,15 @@
 
 #include <map>
 
+#include "aspen/compiler/ir/parser.h"
+
 namespace aspen {
 namespace {
 
 // Remembers where the value of each name begins; the visitor then reads the ones the struct asks for.
 class AttrParser final : public AttrVisitor {
  public:
-  AttrParser(Lexer& lexer, const OpDef& def) : lexer_(lexer), def_(def) {}
+  AttrParser(Lexer& lexer, const OpDef& def, const OpRegistry& ops) : lexer_(lexer), def_(def), ops_(ops) {}
 
   Attrs run() {
     if (!lexer_.peek("{")) return def_.default_attrs();
@@ -64,6 +66,11 @@ class AttrParser final : public AttrVisitor {
   }
   void operator()(const char* name, std::shared_ptr<HostFunction>& field) override { function(name, field); }
   void operator()(const char* name, std::shared_ptr<CustomGradient>& field) override { function(name, field); }
+  void operator()(const char* name, Body& field) override {
+    if (!begin(name)) return;
+    if (lexer_.accept("\"\"")) return finish(field = nullptr);
+    finish(field = parse_graph(lexer_, ops_));
+  }
 
  private:
   template <class F>
@@ -124,6 +131,7 @@ class AttrParser final : public AttrVisitor {
 
   Lexer& lexer_;
   const OpDef& def_;
+  const OpRegistry& ops_;
   std::map<std::string, Place, std::less<>> places_;
   std::string known_;
   std::size_t end_ = 0;
@@ -131,6 +139,6 @@ class AttrParser final : public AttrVisitor {
 
 }  // namespace
 
-Attrs parse_attrs(Lexer& lexer, const OpDef& def) { return AttrParser(lexer, def).run(); }
+Attrs parse_attrs(Lexer& lexer, const OpDef& def, const OpRegistry& ops) { return AttrParser(lexer, def, ops).run(); }
 
 }  // namespace aspen

@@ -7,7 +7,7 @@
 
 namespace aspen {
 
-// Where no "{" comes next, the default attributes of the op.
-Attrs parse_attrs(Lexer& lexer, const OpDef& def);
+// Where no "{" comes next, the default attributes of the op. `ops`: of the graphs among the attributes.
+Attrs parse_attrs(Lexer& lexer, const OpDef& def, const OpRegistry& ops);
 
 }  // namespace aspen

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "aspen/compiler/ir/body.h"
 #include "aspen/compiler/ir/op_def.h"
 
 namespace aspen {
@@ -17,6 +18,20 @@ std::vector<Value*> Op::outputs() const {
   for (const auto& output : outputs_) result.push_back(output.get());
   return result;
 }
+
+bool Op::is_impure() const {
+  return def_->is_impure() || has_in_bodies(*this, [](const Op& op) { return op.is_impure(); });
+}
+
+bool Op::is_random() const {
+  return def_->is_random() || has_in_bodies(*this, [](const Op& op) { return op.is_random(); });
+}
+
+bool Op::is_droppable() const {
+  return def_->is_droppable() && !has_in_bodies(*this, [](const Op& op) { return !op.is_droppable(); });
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> Op::inplace_pairs() const { return def_->inplace_pairs(*this); }
 
 void Op::set_input(std::size_t i, Value* value) {
   is_changed_ = is_changed_ || inputs_[i] == nullptr || value == nullptr || inputs_[i]->type() != value->type();
@@ -106,14 +121,18 @@ Op* Graph::add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op*
   return inserted->get();
 }
 
-void Graph::erase(Op* op) {
+void Graph::erase(Op* op) { release(op); }
+
+std::unique_ptr<Op> Graph::release(Op* op) {
   for (const auto& output : op->outputs_) {
     if (output->is_used()) {
       throw InternalError("erasing {} while value %{} is in use", op->name(), output->id());
     }
   }
   for (std::size_t i = 0; i < op->inputs_.size(); ++i) op->set_input(i, nullptr);
+  std::unique_ptr<Op> released = std::move(*op->self_);
   ops_.erase(op->self_);
+  return released;
 }
 
 void Graph::move_before(Op* op, Op* before) {

@@ -5,6 +5,8 @@
 // section began; `assign` stores what it holds afterwards. All reads of a variable in a section therefore come
 // before its assign, and the schedule keeps it so. Ops of section kStep run for every micro-batch, those of
 // kUpdate once after the last micro-batch of a weight update; only variables carry values between the two.
+//
+// Ops of aspen/ops/control own graphs, which they run as often as they say: see body.h.
 #pragma once
 
 #include <cstdint>
@@ -115,6 +117,13 @@ class Op {
   const A& attrs() const {
     return attrs_.as<A>();
   }
+  // As the definition says; of an op that owns graphs, as the ops in these are.
+  bool is_impure() const;
+  bool is_random() const;
+  bool is_function() const { return !is_impure() && !is_random(); }
+  bool is_droppable() const;
+  // Result and operand that may share a buffer; see OpDef::inplace.
+  std::vector<std::pair<std::size_t, std::size_t>> inplace_pairs() const;
   void set_attrs(Attrs attrs) {
     attrs_ = std::move(attrs);
     is_changed_ = true;
@@ -168,7 +177,7 @@ struct Variable {
   Value* gradient_ = nullptr;
 };
 
-class Graph {
+class Graph final : public OwnedGraph {
  public:
   explicit Graph(std::string name = "main") : name_(std::move(name)) {}
   Graph(const Graph&) = delete;
@@ -188,6 +197,7 @@ class Graph {
   // Adds an op at the end (or before `before`), infers and checks its output types.
   Op* add_op(const OpDef& def, std::vector<Value*> inputs, Attrs attrs, Op* before = nullptr);
   void erase(Op* op);                                      // its outputs must have no users
+  std::unique_ptr<Op> release(Op* op);                     // the same, for those who still know its values
   void move_before(Op* op, Op* before);                    // nullptr: to the end
   void replace_uses(Value* from, Value* to);               // in ops, in the graph's outputs and as gradients
   void set_gradient(Variable& variable, Value* gradient);  // nullptr: it has none (any more)
@@ -210,6 +220,11 @@ class Graph {
   void overlap_input(std::size_t i) { overlapped_inputs_[i] = true; }
   bool is_overlapped_input(std::size_t i) const { return overlapped_inputs_[i]; }
   bool is_output(const Value* value) const { return value->is_output(); }
+
+  // Of a graph that an op owns; see body.h.
+  std::string text(std::size_t indent) const override;
+  std::size_t hash() const override;
+  bool equals(const OwnedGraph& other) const override;
 
   // Filled by `partition`; before it there are none.
   std::vector<GraphTask> tasks;  // of both sections, those of kStep first, in an order one device could run them

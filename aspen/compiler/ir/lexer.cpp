@@ -102,7 +102,29 @@ std::string Lexer::hex() {
   return digits;
 }
 
+// Up to the brace that closes it.
+void Lexer::skip_graph() {
+  const std::size_t start = position_;
+  std::size_t depth = 0;
+  do {
+    if (at_end()) fail_at(start, "this graph has no closing brace.");
+    if (peek("\"")) {
+      quoted();
+      continue;
+    }
+    if (accept("{")) {
+      ++depth;
+    } else if (accept("}")) {
+      if (depth == 0) fail_at(start, "this graph has no opening brace.");
+      if (--depth == 0) return;
+    } else {
+      ++position_;
+    }
+  } while (true);
+}
+
 void Lexer::skip_value() {
+  if (peek_word("graph")) return skip_graph();
   if (!accept("[")) {
     word("a value");
     return;

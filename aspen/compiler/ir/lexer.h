@@ -34,7 +34,7 @@ class Lexer {
   double number();  // "1e-05", "-inf", "nan"
 
   std::string hex();  // "0x" followed by digits, without the "0x"
-  void skip_value();  // a word, string, number or list
+  void skip_value();  // a word, string, number, list or graph
 
   // Throws "line L, column C: <message>" about the place where the next token begins, or a given place.
   [[noreturn]] void fail(const std::string& message);
@@ -43,6 +43,7 @@ class Lexer {
 
  private:
   void skip_blanks();
+  void skip_graph();
   std::string_view rest() const { return text_.substr(position_); }
 
   std::string_view text_;

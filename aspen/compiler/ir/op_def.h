@@ -94,6 +94,7 @@ class GradientContext {
 
 using GradientFunction = std::function<void(GradientContext&)>;
 using ProductsFunction = std::function<double(const Op&)>;
+using InplaceFunction = std::function<std::vector<std::pair<std::size_t, std::size_t>>(const Op&)>;
 
 // A typical use of the op; the generic tests run each one on every backend and check its gradient by finite
 // differences. Floating inputs are drawn from [low, high); integer inputs from [int_low, int_high).
@@ -145,6 +146,16 @@ class OpDef {
   // Output i may take over the buffer of this input: the kernel reads element k before it writes element k.
   OpDef& inplace(std::size_t output, std::size_t input) {
     inplace_.emplace_back(output, input);
+    return *this;
+  }
+  // The same where it depends on the attributes.
+  OpDef& inplace(InplaceFunction rule) {
+    inplace_rule_ = std::move(rule);
+    return *this;
+  }
+  // It runs graphs that are among its attributes. The compiler makes its kernel, whatever the backend.
+  OpDef& owns_graphs() {
+    owns_graphs_ = true;
     return *this;
   }
   // The output is the input's bytes under another shape: no kernel runs, both share one buffer.
@@ -228,6 +239,10 @@ class OpDef {
   bool does_stop_gradients() const { return stops_gradients_; }
   double num_products(const Op& op) const { return products_ == nullptr ? 0 : products_(op); }
   const std::vector<std::pair<std::size_t, std::size_t>>& inplace_pairs() const { return inplace_; }
+  std::vector<std::pair<std::size_t, std::size_t>> inplace_pairs(const Op& op) const {
+    return inplace_rule_ == nullptr ? inplace_ : inplace_rule_(op);
+  }
+  bool does_own_graphs() const { return owns_graphs_; }
   const std::vector<Example>& examples() const { return examples_; }
   const Attrs& default_attrs() const { return default_attrs_; }
 
@@ -241,9 +256,10 @@ class OpDef {
   InferFunction infer_;
   GradientFunction gradient_;
   std::vector<std::pair<std::size_t, std::size_t>> inplace_;
+  InplaceFunction inplace_rule_;
   ProductsFunction products_;
   bool alias_ = false, impure_ = false, droppable_ = false, random_ = false, broadcasts_ = false, pointwise_ = false,
-       stored_ = false, marker_ = false, stops_gradients_ = false;
+       stored_ = false, marker_ = false, stops_gradients_ = false, owns_graphs_ = false;
   std::vector<Example> examples_;
   Attrs default_attrs_;
 };

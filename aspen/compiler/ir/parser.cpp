@@ -13,7 +13,7 @@ namespace {
 
 class Parser {
  public:
-  Parser(std::string_view text, const OpRegistry& ops) : lexer_(text), ops_(ops) {}
+  Parser(Lexer& lexer, const OpRegistry& ops) : lexer_(lexer), ops_(ops) {}
 
   std::unique_ptr<Graph> run() {
     if (!lexer_.accept_word("graph")) lexer_.fail_expected("\"graph\"");
@@ -28,7 +28,6 @@ class Parser {
     while (lexer_.accept_word("gradient")) parse_gradient();
     parse_return();
     lexer_.expect("}");
-    if (!lexer_.at_end()) lexer_.fail_expected("the end of the text");
     return std::move(graph_);
   }
 
@@ -169,7 +168,7 @@ class Parser {
       lexer_.fail_at(start, e.what());
     }
     std::vector<Value*> inputs = parse_operands();
-    Attrs attrs = parse_attrs(lexer_, *def);
+    Attrs attrs = parse_attrs(lexer_, *def, ops_);
     try {
       op = graph_->add_op(*def, std::move(inputs), std::move(attrs));
     } catch (const Error& e) {
@@ -304,7 +303,7 @@ class Parser {
                                       known.empty() ? "" : "; close matches: " + near_matches("%" + written, known)));
   }
 
-  Lexer lexer_;
+  Lexer& lexer_;
   const OpRegistry& ops_;
   std::unique_ptr<Graph> graph_;
   std::map<std::string, Value*, std::less<>> values_;
@@ -312,6 +311,13 @@ class Parser {
 
 }  // namespace
 
-std::unique_ptr<Graph> parse_graph(std::string_view text, const OpRegistry& ops) { return Parser(text, ops).run(); }
+std::unique_ptr<Graph> parse_graph(std::string_view text, const OpRegistry& ops) {
+  Lexer lexer(text);
+  std::unique_ptr<Graph> graph = parse_graph(lexer, ops);
+  if (!lexer.at_end()) lexer.fail_expected("the end of the text");
+  return graph;
+}
+
+std::unique_ptr<Graph> parse_graph(Lexer& lexer, const OpRegistry& ops) { return Parser(lexer, ops).run(); }
 
 }  // namespace aspen

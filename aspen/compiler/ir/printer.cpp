@@ -26,7 +26,10 @@ bool is_number(std::string_view text) {
 
 class Printer {
  public:
-  explicit Printer(const Graph& graph) : graph_(graph), labels_(graph.num_values()) { label_values(); }
+  explicit Printer(const Graph& graph, std::size_t indent = 0)
+      : graph_(graph), margin_(indent, ' '), labels_(graph.num_values()) {
+    label_values();
+  }
 
   std::string run() {
     std::string inputs;
@@ -44,7 +47,9 @@ class Printer {
       outputs += separated(outputs, fmt::format("{}: {}", quoted_unless_plain(output.name), label(output.value)));
       if (output.overlapped) outputs += " overlapped";
     }
-    text_ += outputs.empty() ? "  return\n}\n" : fmt::format("  return {}\n}}\n", outputs);
+    begin_line();
+    text_ += outputs.empty() ? "return\n" : fmt::format("return {}\n", outputs);
+    text_ += margin_ + "}";
     return std::move(text_);
   }
 
@@ -66,8 +71,9 @@ class Printer {
   }
 
   void add_label(const Value* value) {
-    std::string name = value->name().empty() ? "input" : value->name();
-    for (int copy = 2; !taken_.insert(name).second; ++copy) name = fmt::format("{}#{}", value->name(), copy);
+    const std::string own = value->name().empty() ? "input" : value->name();
+    std::string name = own;
+    for (int copy = 2; !taken_.insert(name).second; ++copy) name = fmt::format("{}#{}", own, copy);
     labels_[value->id()] = '%' + (is_number(name) ? quoted(name) : quoted_unless_plain(name));
   }
 
@@ -81,8 +87,11 @@ class Printer {
     return fmt::format("{}: {}", label(value), to_string(value->type()));
   }
 
+  void begin_line() { text_ += margin_ + "  "; }
+
   void print(const Variable& variable) {
-    text_ += fmt::format("  variable {} {}", definition(variable.value.get()), name_of(variable.kind));
+    begin_line();
+    text_ += fmt::format("variable {} {}", definition(variable.value.get()), name_of(variable.kind));
     if (variable.trainable) text_ += " trainable";
     if (variable.initial != 0) text_ += fmt::format(" initial {}", variable.initial);
     if (variable.off_device) text_ += " off_device";
@@ -103,21 +112,24 @@ class Printer {
   void print_gradients() {
     for (const auto& variable : graph_.variables()) {
       if (variable->gradient() == nullptr) continue;
-      text_ += fmt::format("  gradient {}: {}\n", label(variable->value.get()), label(variable->gradient()));
+      begin_line();
+      text_ += fmt::format("gradient {}: {}\n", label(variable->value.get()), label(variable->gradient()));
     }
   }
 
   void print_lanes_and_tasks() {
     for (std::size_t i = 0; i < graph_.lanes.size(); ++i) {
       const GraphLane& lane = graph_.lanes[i];
-      text_ += fmt::format("  lane {}", i);
+      begin_line();
+      text_ += fmt::format("lane {}", i);
       print_number("device", lane.device, 0);
       print_number("depth", lane.depth, 1);
       text_ += '\n';
     }
     for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
       const GraphTask& task = graph_.tasks[i];
-      text_ += fmt::format("  task {} {}", i, quoted(task.name));
+      begin_line();
+      text_ += fmt::format("task {} {}", i, quoted(task.name));
       print_number("device", task.device, 0);
       print_number("lane", task.lane, 0);
       print_number("stage", task.stage, 0);
@@ -137,8 +149,9 @@ class Printer {
     std::string results, inputs;
     for (const Value* output : op.outputs()) results += separated(results, definition(output));
     for (const Value* input : op.inputs()) inputs += separated(inputs, input == nullptr ? "_" : label(input));
-    text_ += fmt::format("  {}{}{}({})", results, results.empty() ? "" : " = ", op.name(), inputs);
-    std::string attrs = op.attrs().to_string();
+    begin_line();
+    text_ += fmt::format("{}{}{}({})", results, results.empty() ? "" : " = ", op.name(), inputs);
+    std::string attrs = op.attrs().to_string(margin_.size() + 2);
     if (!attrs.empty()) text_ += ' ' + attrs;
     print_details(op);
     text_ += '\n';
@@ -157,6 +170,7 @@ class Printer {
   }
 
   const Graph& graph_;
+  std::string margin_;
   std::vector<std::string> labels_;  // by value id
   std::set<std::string> taken_;
   std::string text_;
@@ -175,6 +189,8 @@ std::string quoted_unless_plain(const std::string& word) {
   return is_plain ? word : quoted(word);
 }
 
-std::string to_text(const Graph& graph) { return Printer(graph).run(); }
+std::string to_text(const Graph& graph) { return Printer(graph).run() + '\n'; }
+
+std::string to_text(const Graph& graph, std::size_t indent) { return Printer(graph, indent).run(); }
 
 }  // namespace aspen

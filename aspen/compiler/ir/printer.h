@@ -27,6 +27,13 @@
 //   task 0 "forward of stage 0" cost 2
 //   task 1 "stage 1" device 1 lane 1 stage 1
 //   task 2 "update of device 1" device 1 lane 1 update
+//
+// A graph that an op owns stands among its attributes, with names of its own:
+//
+//   %y: f32[4] = loop(%x) {count=3, carried=1, sliced=0, reverse=false, body=graph @turn(%h: f32[4]) {
+//       %0: f32[4] = tanh(%h)
+//       return h: %0
+//     }}
 #pragma once
 
 #include <string>
@@ -35,7 +42,9 @@
 
 namespace aspen {
 
+// `indent`: of all lines but the first; without it the text ends with a line break.
 std::string to_text(const Graph& graph);
+std::string to_text(const Graph& graph, std::size_t indent);
 
 // `word` as it appears in the text: bare where the parser can read it so, else in quotes.
 std::string quoted_unless_plain(const std::string& word);

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "aspen/compiler/ir/body.h"
 #include "aspen/compiler/ir/op_def.h"
 
 namespace aspen {
@@ -61,7 +62,20 @@ class Verifier {
     if (op.backward && op.section == Section::kUpdate) fail(op, "is of the backward pass and of the weight update");
     if (op.is_changed()) check_types(op);
     if (op.is("assign")) check_assign(op);
+    for (const Graph* body : bodies_of(op)) check_body(op, *body);
     for (std::size_t i = 0; i < op.num_outputs(); ++i) known_[op.output(i)->id()] = op.output(i);
+  }
+
+  void check_body(const Op& op, const Graph& body) {
+    try {
+      verify(body);
+    } catch (const Error& e) {
+      fail(op, fmt::format("in its graph {}: {}", body.name(), e.what()));
+    }
+    if (!body.variables().empty()) fail(op, fmt::format("its graph {} has variables", body.name()));
+    for (const auto& inner : body.ops()) {
+      if (inner->section != Section::kStep) fail(op, fmt::format("its graph {} has ops of the update", body.name()));
+    }
   }
 
   void check_task(const Op& op) {

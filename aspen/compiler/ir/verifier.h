@@ -17,6 +17,7 @@ namespace aspen {
 //  - the gradient of a variable is defined in the graph and has the variable's shape;
 //  - tasks of kStep come first, and each lies on the device of its lane;
 //  - an op's task, where it has one, is one of its section;
+//  - graphs that ops own obey these rules too, have no variables, and all their ops are of kStep;
 //  - a variable of which each replica keeps a shard is flat and knows the size of the whole.
 void verify(const Graph& graph);
 

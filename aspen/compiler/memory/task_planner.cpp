@@ -212,7 +212,7 @@ class TaskPlanner {
       port = i;
     }
     if (uses != 1) return false;
-    for (auto [to, from] : op.def().inplace_pairs()) {
+    for (auto [to, from] : op.inplace_pairs()) {
       if (to == output.index() && from == port) return true;
     }
     return false;
@@ -232,7 +232,7 @@ class TaskPlanner {
     for (std::int64_t now = 0; now < end(); ++now) {
       const Op& op = *calls_[now].op;
       std::vector<std::size_t> taken;
-      for (auto [to, from] : op.def().inplace_pairs()) {
+      for (auto [to, from] : op.inplace_pairs()) {
         if (from >= op.num_inputs() || op.input(from) == nullptr || to >= op.num_outputs()) continue;
         std::size_t input = buffers_.root(index_of(op.input(from)));
         std::size_t output = buffers_.root(index_of(op.output(to)));

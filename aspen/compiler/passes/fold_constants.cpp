@@ -48,7 +48,7 @@ class Folder {
  private:
   bool can_fold(const Op& op) const {
     const OpDef& def = op.def();
-    if (def.is_source() || def.is_alias() || !def.is_function()) return false;
+    if (def.is_source() || def.is_alias() || !op.is_function()) return false;
     auto is_known = [](const Value* value) {
       return value == nullptr || (value->producer() != nullptr && value->producer()->def().is_source() &&
                                   value->type().bytes() <= kLargestFolded);

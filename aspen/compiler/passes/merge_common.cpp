@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kLargestMergedSource = 16 << 10;
 
 bool can_merge(const Op& op) {
-  if (!op.def().is_function() || op.num_outputs() == 0) return false;
+  if (!op.is_function() || op.num_outputs() == 0) return false;
   return op.num_inputs() > 0 || op.def().is_stored() || op.output()->type().bytes() <= kLargestMergedSource;
 }
 

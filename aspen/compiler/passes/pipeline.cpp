@@ -16,6 +16,7 @@
 #include "aspen/compiler/passes/remove_markers.h"
 #include "aspen/compiler/passes/schedule.h"
 #include "aspen/compiler/passes/select_loss.h"
+#include "aspen/compiler/passes/simplify_bodies.h"
 #include "aspen/compiler/placement/insert_transfers.h"
 #include "aspen/compiler/placement/overlap_io.h"
 #include "aspen/compiler/placement/overlap_loads.h"
@@ -42,6 +43,8 @@ const Pass kCanonicalise{"canonicalise", "bring ops into their simplest form", c
 const Pass kFoldConstants{"fold_constants", "compute what depends on constants alone", fold_constants};
 const Pass kJoinPads{"join_pads", "put padded parts side by side instead of adding them", join_pads};
 const Pass kMergeCommon{"merge_common", "compute once what would be computed twice", merge_common};
+const Pass kSimplifyBodies{
+    "simplify_bodies", "simplify what loops and branches run", simplify_bodies, {}, {kBodiesSimplified}};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
 const Pass kRecompute{"recompute", "compute activations again rather than keep them", recompute, {}, {kNoCheckpoints}};
 const Pass kShardWeights{"shard_weights", "leave each replica a shard of the weights", shard_weights};
@@ -97,6 +100,7 @@ std::vector<Pass> inference_pipeline() {
       kCanonicalise,
       kJoinPads,
       kMergeCommon,
+      kSimplifyBodies,
       kRemoveDead,
       // What the backward pass makes again itself; the originals may have been for it alone.
       kRecompute,
@@ -114,11 +118,12 @@ std::vector<Pass> inference_pipeline() {
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{
-      kSelectLoss, kDifferentiate, kAnchorGradients, kAccumulateGradients, kInsertOptimizer, kAnchorTensors,
-      kHoldInputs, kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,        kMergeCommon,
-      kRemoveDead, kRecompute,     kShardWeights,    kPlaceVariables,      kPartition,       kInsertTransfers,
-      kOverlapIo,  kOverlapLoads,  kSchedule};
+  static const std::vector<Pass> passes{kSelectLoss,      kDifferentiate, kAnchorGradients, kAccumulateGradients,
+                                        kInsertOptimizer, kAnchorTensors, kHoldInputs,      kRemoveMarkers,
+                                        kCanonicalise,    kFoldConstants, kJoinPads,        kMergeCommon,
+                                        kSimplifyBodies,  kRemoveDead,    kRecompute,       kShardWeights,
+                                        kPlaceVariables,  kPartition,     kInsertTransfers, kOverlapIo,
+                                        kOverlapLoads,    kSchedule};
   return passes;
 }
 

@@ -78,7 +78,7 @@ class Recomputer {
     std::erase_if(repeatable_, [&](const Op* op) { return cheap.count(op) == 0; });
   }
 
-  static bool runs_once(const Op& op) { return op.def().is_impure() || op.def().is_stored(); }
+  static bool runs_once(const Op& op) { return op.is_impure() || op.def().is_stored(); }
 
   bool is_repeated(const Value* value, const Op& user) const {
     if (value == nullptr || value->producer() == nullptr || kept_[value->id()]) return false;

@@ -8,7 +8,7 @@ namespace aspen {
 namespace {
 
 bool is_dead(const Op& op) {
-  if (!op.def().is_droppable()) return false;
+  if (!op.is_droppable()) return false;
   auto outputs = op.outputs();
   return std::none_of(outputs.begin(), outputs.end(), [](const Value* output) { return output->is_used(); });
 }

@@ -109,10 +109,10 @@ class Scheduler {
     int last_effect = -1;
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
       Op* op = nodes_[i].op;
-      const OpDef& def = op->def();
+      const bool is_impure = op->is_impure();
       bool is_assign = op->is("assign");
       bool is_fetched = op->num_inputs() == 0 || op->is("load") || op->is("replica_gather");
-      nodes_[i].is_source = is_fetched && !def.is_impure() && is_used(*op);
+      nodes_[i].is_source = is_fetched && !is_impure && is_used(*op);
       for (std::size_t k = is_assign ? 1 : 0; k < op->num_inputs(); ++k) {
         const Value* input = op->input(k);
         if (input == nullptr) continue;
@@ -124,7 +124,7 @@ class Scheduler {
       for (const Value* output : op->outputs()) {
         if (output->is_output() || is_used_elsewhere(*output)) ++values_.remaining_uses[root(output)];  // never freed
       }
-      if (!def.is_impure() || is_assign) continue;
+      if (!is_impure || is_assign) continue;
       if (last_effect >= 0) add_edge(last_effect, i);
       last_effect = i;
     }

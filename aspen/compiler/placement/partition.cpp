@@ -27,7 +27,7 @@ void delay_free_ops(Graph& graph) {
       const Op* producer = input == nullptr ? nullptr : input->producer();
       return producer == nullptr || is_remade(*producer) || free.count(producer) != 0;
     };
-    if (op->section != Section::kStep || !op->backward || op->def().is_impure() || is_remade(*op)) continue;
+    if (op->section != Section::kStep || !op->backward || op->is_impure() || is_remade(*op)) continue;
     if (!std::all_of(op->inputs().begin(), op->inputs().end(), is_known)) continue;
     free.insert(op.get());
     found.push_back(op.get());

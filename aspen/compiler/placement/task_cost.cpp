@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "aspen/compiler/ir/body.h"
 #include "aspen/compiler/ir/op_def.h"
+#include "aspen/ops/control/control.h"
 
 namespace aspen {
 namespace {
@@ -16,12 +18,29 @@ constexpr double kProductsPerElement = 8;
 // takes to call a kernel or, for host calls, PyTorch.
 constexpr double kNanosecondsPerElement = 0.2, kNanosecondsPerOp = 400, kNanosecondsPerHostCall = 20'000;
 
+// How often each body of an op runs; of two branches both are counted, as either may be taken.
+double runs_of_bodies(const Op& op) { return op.is("loop") ? static_cast<double>(op.attrs<LoopAttrs>().count) : 1; }
+
 double work(const Op& op) {
   if (op.def().is_alias() || op.is("assign")) return 0;
+  double in_bodies = 0;
+  for (const Graph* body : bodies_of(op)) {
+    for (const auto& inner : body->ops()) in_bodies += runs_of_bodies(op) * work(*inner);
+  }
   double elements = 0;
   for (const Value* input : op.inputs()) elements += input == nullptr ? 0 : static_cast<double>(input->type().numel());
   for (const Value* output : op.outputs()) elements += static_cast<double>(output->type().numel());
-  return elements + op.def().num_products(op) / kProductsPerElement;
+  return in_bodies + elements + op.def().num_products(op) / kProductsPerElement;
+}
+
+// Calls of kernels and of functions on the host.
+double nanoseconds_of_calls(const Op& op) {
+  if (op.def().is_alias() || op.is("assign")) return 0;
+  double sum = op.is("host_call") ? kNanosecondsPerHostCall : kNanosecondsPerOp;
+  for (const Graph* body : bodies_of(op)) {
+    for (const auto& inner : body->ops()) sum += runs_of_bodies(op) * nanoseconds_of_calls(*inner);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -29,9 +48,7 @@ double work(const Op& op) {
 std::vector<double> estimate_nanoseconds(const Graph& graph) {
   std::vector<double> result(graph.tasks.size(), 0);
   for (const auto& op : graph.ops()) {
-    if (op->def().is_alias() || op->is("assign")) continue;
-    result[op->task] +=
-        kNanosecondsPerElement * work(*op) + (op->is("host_call") ? kNanosecondsPerHostCall : kNanosecondsPerOp);
+    result[op->task] += kNanosecondsPerElement * work(*op) + nanoseconds_of_calls(*op);
   }
   return result;
 }

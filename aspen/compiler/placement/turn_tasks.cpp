@@ -102,7 +102,7 @@ class TurnTasks {
       std::int64_t turn = turns_.of(op);
       ++left_[turn];
       for (const Op* producer : placed_producers(op, is_remade_)) add_order(index.at(producer), i);
-      if (!op.def().is_impure() || op.is("assign")) continue;
+      if (!op.is_impure() || op.is("assign")) continue;
       auto [last, is_first] = last_impure.emplace(turn, i);
       if (is_first) continue;
       add_order(last->second, i);

@@ -5,7 +5,7 @@
 #include "aspen/backends/api/kernel.h"
 #include "aspen/base/error.h"
 #include "aspen/ops/sample/pathwise.ref.h"
-#include "aspen/ops/sample/samplers.h"
+#include "aspen/ops/sample/samplers.ref.h"
 
 namespace aspen {
 namespace {
