@@ -49,6 +49,13 @@ def make(case):
         return networks.ManyOps(int(number)), (torch.randn(4, 16),)
     if name == "constants":
         return networks.ManyConstants(int(number)), (torch.randn(4, 256),)
+    if name in ("lstm", "gru", "lstm2", "gru2"):
+        kind, deep = name[:-1] if name.endswith("2") else name, name.endswith("2")
+        settings = dict(num_layers=2, bidirectional=True, dropout=0.1) if deep else {}
+        return networks.Recurrent(kind.upper(), **settings), (torch.randn(int(number), 4, 32),)
+    if name == "ctc":
+        lengths = torch.full((2,), int(number)), torch.full((2,), 30)
+        return networks.Ctc(), (torch.randn(int(number), 2, 32), torch.ones(2, 30, dtype=torch.long), *lengths)
     if name == "cnn":
         return networks.TutorialCnn(), images(16, 1, 28, 28)
     return getattr(networks, name)(), images(8, 3, 64, 64)
@@ -58,6 +65,10 @@ CASES = [
     *((f"layers:{count}", f"transformer, d = 256, {count} layers", None) for count in LAYERS),
     ("ops:20000", "20,000 distinct ops", 4.0),
     ("constants:2000", "2,000 distinct constants", None),
+    *((f"lstm:{count}", f"LSTM of {count} steps", 0.5) for count in (64, 1600)),
+    ("lstm2:1600", "LSTM, 2 x 2 ways, dropout, 1600", 0.5),
+    ("gru2:1600", "GRU, 2 x 2 ways, dropout, 1600", 0.5),
+    ("ctc:1000", "CTC loss of 1000 steps", 0.5),
     ("cnn", "tutorial CNN, batch 16", 0.3),
     ("resnet18", "resnet18 64x64, batch 8", 2.0),
     ("resnet50", "resnet50 64x64, batch 8", 1.0),

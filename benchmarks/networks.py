@@ -112,3 +112,25 @@ class ManyConstants(nn.Module):
         for _ in range(self.count):
             x = x + torch.rand(256, generator=generator)  # lies where the one before it lay
         return x.mean()
+
+
+class Recurrent(nn.Module):
+    """One of torch's recurrent layers over 32 features."""
+
+    def __init__(self, kind, **settings):
+        super().__init__()
+        self.layer = getattr(nn, kind)(32, 32, **settings)
+
+    def forward(self, x):
+        return self.layer(x)[0].square().mean()
+
+
+class Ctc(nn.Module):
+    """A layer and the CTC loss over its 20 classes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(32, 20)
+
+    def forward(self, x, targets, lengths, target_lengths):
+        return nn.functional.ctc_loss(self.layer(x).log_softmax(-1), targets, lengths, target_lengths)

@@ -60,11 +60,14 @@ at::Tensor dynamicUpdate(const at::Tensor& input, const at::Tensor& src, std::in
 
 // -- control flow ----------------------------------------------------------------------------------------------------
 using Body = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
-// Calls body `count` times, each time on the tensors the previous call returned. The body is recorded once for each
-// turn, so the number of turns is part of the compiled model.
+// Calls body `count` times, each time on the tensors the previous call returned. The body is recorded once and becomes
+// a loop of the program; what it makes and does not return cannot be used outside. Bodies that write to tensors
+// outside, call functions with a backward pass of their own, put hooks on gradients or begin blocks are recorded once a
+// turn.
 std::vector<at::Tensor> forLoop(std::int64_t count, const Body& body, const std::vector<at::Tensor>& inputs);
-// What then_body returns if the condition, a bool tensor of one element, holds, else what else_body does. On the device
-// both are computed and the results chosen between; gradients come back through the inputs of the chosen body alone.
+// What then_body returns if the condition, a bool tensor of one element, holds, else what else_body does. The other one
+// does not run: it writes to no buffer, prints nothing and cannot fail. Where a body calls functions with a backward
+// pass of their own, puts hooks on gradients or begins blocks, both are computed and the results chosen between.
 std::vector<at::Tensor> cond(const at::Tensor& condition, const Body& then_body,
                              const std::vector<at::Tensor>& then_inputs, const Body& else_body,
                              const std::vector<at::Tensor>& else_inputs);

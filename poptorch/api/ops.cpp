@@ -7,13 +7,13 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/remainder.h>
-#include <ATen/ops/where.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "poptorch/api/capture_context.h"
 #include "poptorch/api/guarded.h"
 #include "poptorch/api/spelling.h"
+#include "poptorch/capture/control_flow.h"
 #include "poptorch/capture/recorder.h"
 
 namespace poptorch {
@@ -97,17 +97,6 @@ std::vector<at::Tensor> call_on_copies(const Body& body, const std::vector<at::T
   std::vector<at::Tensor> copies;
   for (const at::Tensor& input : inputs) copies.push_back(input.clone());
   return body(copies);
-}
-
-// A body whose results count only where `taken` holds. In training no gradient comes back through its inputs elsewhere:
-// the zeros that arrive at its results may have become NaN on the way, where a derivative is infinite.
-std::vector<at::Tensor> call_where(const at::Tensor& taken, const Body& body, const std::vector<at::Tensor>& inputs) {
-  if (!Recorder::current()->training()) return call_on_copies(body, inputs);
-  std::vector<at::Tensor> guarded_inputs;
-  for (const at::Tensor& input : inputs) {
-    guarded_inputs.push_back(input.is_floating_point() ? at::where(taken, input, input.detach()) : input);
-  }
-  return call_on_copies(body, guarded_inputs);
 }
 
 at::Tensor set_overlap(const std::string& op, const at::Tensor& tensor, OverlapMode mode, bool is_input) {
@@ -209,16 +198,20 @@ at::Tensor dynamicUpdate(const at::Tensor& input, const at::Tensor& src, std::in
 
 std::vector<at::Tensor> forLoop(std::int64_t count, const Body& body, const std::vector<at::Tensor>& inputs) {
   const std::string op = spelled("forLoop", "for_loop");
-  std::vector<at::Tensor> values;
-  for (const at::Tensor& input : inputs) values.push_back(input.clone());  // the caller's tensors stay as they are
-  for (std::int64_t turn = 0; turn < count; ++turn) {
+  const auto turn = [&](const std::vector<at::Tensor>& values) {
     std::vector<at::Tensor> results = body(values);
     if (!are_alike(values, results)) {
       throw Error(fmt::format("[{}] the body takes {} and returns {}; it must return tensors like those it takes.", op,
                               describe(values), describe(results)));
     }
-    values = std::move(results);
+    return results;
+  };
+  if (is_capturing() && count > kLongestUnrolled) {
+    return guarded([&] { return record_loop(*Recorder::current(), count, turn, inputs); });
   }
+  std::vector<at::Tensor> values;
+  for (const at::Tensor& input : inputs) values.push_back(input.clone());  // the caller's tensors stay as they are
+  for (std::int64_t i = 0; i < count; ++i) values = turn(values);
   return values;
 }
 
@@ -231,18 +224,16 @@ std::vector<at::Tensor> cond(const at::Tensor& condition, const Body& then_body,
   if (!is_capturing()) {
     return condition.item().toBool() ? call_on_copies(then_body, then_inputs) : call_on_copies(else_body, else_inputs);
   }
-  const at::Tensor chosen = condition.reshape({});
-  const auto yes = call_where(chosen, then_body, then_inputs);
-  const auto no = call_where(chosen.logical_not(), else_body, else_inputs);
-  if (!are_alike(yes, no)) {
-    throw Error(
-        fmt::format("[cond] then_body returns {} and else_body {}; both must return tensors of the same shapes "
-                    "and types.",
-                    describe(yes), describe(no)));
-  }
-  std::vector<at::Tensor> results;
-  for (std::size_t i = 0; i < yes.size(); ++i) results.push_back(at::where(chosen, yes[i], no[i]));
-  return results;
+  return guarded([&] {
+    return record_cond(*Recorder::current(), condition.reshape({}), {then_body, then_inputs}, {else_body, else_inputs},
+                       [](const std::vector<at::Tensor>& yes, const std::vector<at::Tensor>& no) {
+                         if (are_alike(yes, no)) return;
+                         throw Error(
+                             fmt::format("[cond] then_body returns {} and else_body {}; both must return "
+                                         "tensors of the same shapes and types.",
+                                         describe(yes), describe(no)));
+                       });
+  });
 }
 
 at::Tensor setOverlapForInput(const at::Tensor& tensor, OverlapMode mode) {

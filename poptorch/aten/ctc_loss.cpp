@@ -1,8 +1,9 @@
 // Connectionist temporal classification (Graves et al. 2006): minus the logarithm of the probability of all
 // alignments of a target with a sequence of log probabilities, summed by the forward recursion over the target with
-// blanks between its labels. The recursion is unrolled over time; its gradient comes from differentiating it.
+// blanks between its labels. The recursion is a loop over time; its gradient comes from differentiating it.
 #include <limits>
 
+#include "poptorch/aten/support/loop.h"
 #include "poptorch/aten/support/loss.h"
 
 namespace poptorch {
@@ -117,10 +118,17 @@ Expr log_likelihood(const Problem& p, double blank) {
   Expr skips = labels != blank && labels != moved(labels, 2, blank);
   Expr first = positions(b, 2, 1, states) < 2.0;
   Expr alpha = where(first, select_row(emitted, 0, 0), kImpossible);
-  for (std::int64_t t = 1; t < steps; ++t) {
-    Expr jump = where(skips, moved(alpha, 2, kImpossible), kImpossible);
-    Expr next = log_sum(alpha, moved(alpha, 1, kImpossible), jump) + select_row(emitted, 0, t);
-    alpha = where(unsqueeze(p.input_lengths, 1) > static_cast<double>(t), next, alpha);
+  if (steps > 1) {
+    // In step t, the examples that are longer than that.
+    Expr is_running = unsqueeze(p.input_lengths > positions(b, 2, 0, steps), 2);
+    LoopValues values{
+        .carried = {alpha}, .rows = {slice(emitted, 0, 1, steps), slice(is_running, 0, 1, steps)}, .fixed = {skips}};
+    alpha = repeat(b, steps - 1, false, values, [](const LoopValues& now) {
+              Expr alpha = now.carried[0];
+              Expr jump = where(now.fixed[0], moved(alpha, 2, kImpossible), kImpossible);
+              Expr next = log_sum(alpha, moved(alpha, 1, kImpossible), jump) + now.rows[0];
+              return TurnResults{.carried = {where(now.rows[1], next, alpha)}, .parts = {}};
+            }).carried[0];
   }
   // It ends in the last label or in the blank after it.
   Expr end = unsqueeze(p.target_lengths, 1) * 2.0;

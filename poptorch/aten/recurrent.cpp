@@ -1,7 +1,8 @@
-// Recurrent layers. The inputs of all time steps are projected by one product; the steps themselves are unrolled.
+// Recurrent layers. The inputs of all time steps are projected by one product; the steps themselves are a loop.
 // Weights take the type of the input.
 //   params: per layer and direction w_ih, w_hh, then b_ih, b_hh if there are biases, then w_hr if h is projected
 #include "aspen/ops/random/random.h"
+#include "poptorch/aten/support/loop.h"
 #include "poptorch/aten/support/matrix.h"
 
 namespace poptorch {
@@ -60,15 +61,23 @@ struct Run {
 };
 
 Run run_direction(Expr x, State s, const Weights& w, Step step, bool backward) {
-  Expr projected = linear(x, w.w_ih, w.b_ih);
-  std::int64_t steps = x.size(0);
-  std::vector<Expr> outputs(static_cast<std::size_t>(steps));
-  for (std::int64_t i = 0; i < steps; ++i) {
-    std::int64_t t = backward ? steps - 1 - i : i;
-    s = step(select_row(projected, 0, t), s, w);
-    outputs[t] = unsqueeze(s.h, 0);
+  const bool has_c = s.c.v != nullptr;
+  LoopValues values{.carried = {s.h}, .rows = {linear(x, w.w_ih, w.b_ih)}, .fixed = {w.w_hh}};
+  if (has_c) values.carried.push_back(s.c);
+  for (Value* optional : {w.b_hh, w.w_hr}) {
+    if (optional != nullptr) values.fixed.push_back(expr(*x.b, optional));
   }
-  return {concat(outputs, 0), s};
+  LoopResults run = repeat(*x.b, x.size(0), backward, values, [&](const LoopValues& now) {
+    Weights inside{.w_hh = now.fixed[0]};
+    std::size_t next = 1;
+    if (w.b_hh != nullptr) inside.b_hh = now.fixed[next++].v;
+    if (w.w_hr != nullptr) inside.w_hr = now.fixed[next++].v;
+    State after = step(now.rows[0], {now.carried[0], has_c ? now.carried[1] : Expr{}}, inside);
+    TurnResults results{.carried = {after.h}, .parts = {after.h}};
+    if (has_c) results.carried.push_back(after.c);
+    return results;
+  });
+  return {run.stacks[0], {run.carried[0], has_c ? run.carried[1] : Expr{}}};
 }
 
 class Parameters {

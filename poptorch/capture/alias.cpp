@@ -204,6 +204,7 @@ void Traced::write(Builder& b, Value* value) {
   } else if (had_path && covers_storage()) {
     whole = b.make("overwrite", {whole, old});
   }
+  storage_->capture->writes.push_back({storage_, storage_->base});
   storage_->base = history_->contents = whole;
   history_->seen = ++storage_->writes;
   // Read back through the contents where those lead gradients on.
@@ -244,6 +245,7 @@ std::shared_ptr<Traced> Traced::view(Builder& b, const ViewChain& steps) {
 }
 
 std::shared_ptr<Traced> Traced::moved(Builder& b, Value* value) {
+  ++storage_->capture->moves;
   WithGradients scope(b);
   value = with_path(b, value, read(b));
   auto result = fresh(storage_->capture, value, storage_->dtype);

@@ -33,10 +33,19 @@ struct ViewStep {
 using ViewChain = std::vector<ViewStep>;
 
 class TracedImpl;
+struct TracedStorage;
 
 // What all tensors of one capture know of it. A model may keep them for longer than the capture, and the graph, live.
 struct Capture {
   aspen::GradientPaths paths;
+
+  // Every write to memory, and what was in it before; how often a tensor was given other memory.
+  struct Write {
+    std::shared_ptr<TracedStorage> storage;
+    aspen::Value* before = nullptr;
+  };
+  std::vector<Write> writes;
+  std::size_t moves = 0;
 
   // The torch tensors that exist. They may be destroyed on any thread.
   std::mutex mutex;

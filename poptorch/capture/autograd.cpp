@@ -353,6 +353,12 @@ std::int64_t Autograd::output_nr(const at::TensorBase& tensor) {
   return meta == nullptr || meta->grad_fn_ == nullptr ? 0 : meta->output_nr_;
 }
 
+bool Autograd::has_hooks(const std::function<bool(const aspen::Value*)>& is_meant) const {
+  return std::any_of(grad_fns_.begin(), grad_fns_.end(), [&](const auto& entry) {
+    return is_meant(entry.first) && (!entry.second->pre_hooks().empty() || !entry.second->post_hooks().empty());
+  });
+}
+
 void Autograd::take_in_hooks(const std::vector<std::pair<at::Tensor, aspen::Value*>>& parameters) {
   if (!recorder_.training()) return;
   const auto emit = [&](aspen::Value* value, HookGradient::Hooks hooks, c10::ScalarType dtype) {

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
@@ -48,6 +49,8 @@ class Autograd {
   // Its place among the results of that.
   std::int64_t output_nr(const at::TensorBase& tensor);
 
+  // Whether somebody has put a hook on one of these values.
+  bool has_hooks(const std::function<bool(const aspen::Value*)>& is_meant) const;
   // After forward: hooks on parameters and on tensors of the model become ops of the graph.
   void take_in_hooks(const std::vector<std::pair<at::Tensor, aspen::Value*>>& parameters);
 

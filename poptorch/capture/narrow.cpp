@@ -8,6 +8,7 @@
 
 #include "aspen/base/error.h"
 #include "aspen/base/log.h"
+#include "aspen/compiler/ir/body.h"
 #include "aspen/ops/cast/cast.h"
 #include "aspen/ops/source/source.h"
 #include "poptorch/capture/dispatch_scope.h"
@@ -73,6 +74,7 @@ bool is_only_cast_to_float(const aspen::Graph& graph, const aspen::Value* number
 
 void check_integer_numbers(const aspen::Graph& graph) {
   for (const auto& op : graph.ops()) {
+    for (const aspen::Graph* body : aspen::bodies_of(*op)) check_integer_numbers(*body);
     if (!op->is("full") || op->output()->dtype() != DType::kI32) continue;
     const double value = op->attrs<aspen::FullAttrs>().value;
     if (fits(value) || is_only_cast_to_float(graph, op->output())) continue;

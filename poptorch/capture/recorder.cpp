@@ -2,7 +2,10 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 #include "aspen/base/log.h"
+#include "aspen/compiler/evaluate.h"
 #include "aspen/ops/build.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/source/source.h"
@@ -107,6 +110,27 @@ void Recorder::finish() {
     if (slot->variable != nullptr) parameters.emplace_back(slot->tensor, slot->variable->value.get());
   }
   autograd_.take_in_hooks(parameters);
+  drop_retired();
+}
+
+void Recorder::drop_retired() {
+  std::vector<aspen::Op*> ops;
+  for (const auto& op : b.graph().ops()) {
+    if (is_retired(op.get())) ops.push_back(op.get());
+  }
+  for (const aspen::Op* op : ops) {
+    for (const aspen::Value* output : op->outputs()) {
+      const bool is_used = output->is_output() || std::any_of(output->users().begin(), output->users().end(),
+                                                              [&](const aspen::Op* user) { return !is_retired(user); });
+      if (!is_used) continue;
+      throw aspen::UserError(
+          "[capture] a tensor of type {} that was made in the body of a loop or in a branch is used outside of it. "
+          "Only "
+          "what the body returns leaves it: return this tensor as well.\n  captured at {}",
+          aspen::to_string(output->type()), aspen::describe(op->location));
+    }
+  }
+  for (auto op = ops.rbegin(); op != ops.rend(); ++op) dropped_.push_back(b.graph().release(*op));
 }
 
 // Again after each backward pass of the user's: it may write as well.

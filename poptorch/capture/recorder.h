@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "aspen/compiler/ir/builder.h"
@@ -69,6 +70,9 @@ class Recorder {
   std::vector<at::Tensor> run(const std::function<std::vector<at::Tensor>()>& forward);
   // After run: stores what the model left in its variables, and takes in the hooks on gradients.
   void finish();
+  // Ops that have become part of another graph: they stay until forward is through, and nothing may use them.
+  void retire(aspen::Op* op) { retired_.insert(op); }
+  bool is_retired(const aspen::Op* op) const { return retired_.count(op) != 0; }
   // After run: what became of the inputs written in place.
   struct WrittenInput {
     std::size_t index;
@@ -144,6 +148,7 @@ class Recorder {
   [[noreturn]] void fail(const std::string& op, const std::string& text);  // with the op and the line
   aspen::Value* constant_of(const at::Tensor& tensor);
   void assign_written_variables();
+  void drop_retired();
 
   bool training_, in_backward_ = false;
   std::shared_ptr<Capture> capture_ = std::make_shared<Capture>();
@@ -161,6 +166,8 @@ class Recorder {
   std::int64_t next_stream_ = 0;
   std::set<std::string> host_calls_;
   std::map<std::string, std::shared_ptr<const void>> host_layers_;  // by their ids
+  std::unordered_set<const aspen::Op*> retired_;
+  std::vector<std::unique_ptr<aspen::Op>> dropped_;  // tensors of the model may still know their values
   std::string last_error_;
 };
 

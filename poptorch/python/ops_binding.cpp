@@ -166,15 +166,20 @@ void bind_ops(py::module_& module) {
              "tensor[start : start + size : step] along dim, with a start that is known only when the model runs.");
   module.def("dynamic_update", &update, py::arg("input"), py::arg("src"), py::arg("dim"), py::arg("start"),
              py::arg("size"), "A copy of input whose window [start, start + size) along dim is src.");
-  module.def("for_loop", &loop, py::arg("count"), py::arg("body"), py::arg("inputs"),
-             "Calls body `count` times, each time on the tensors the previous call returned.\n\n"
-             "The body is recorded once for each turn, so the number of turns is part of the compiled model.");
+  module.def(
+      "for_loop", &loop, py::arg("count"), py::arg("body"), py::arg("inputs"),
+      "Calls body `count` times, each time on the tensors the previous call returned.\n\n"
+      "The body is recorded once and becomes a loop of the program; what it makes and does not return cannot be "
+      "used outside. Bodies that write to tensors outside, call functions with a backward pass of their own, put "
+      "hooks on gradients or begin blocks are recorded once a turn.");
   module.def(
       "cond", &choose, py::arg("condition"), py::arg("then_body"), py::arg("then_inps"), py::arg("else_body"),
       py::arg("else_inps"),
       "What then_body(*then_inps) returns if the condition holds, else what else_body(*else_inps) does.\n\n"
-      "On the device both are computed and the results chosen between; gradients come back through the inputs of "
-      "the chosen body alone.");
+      "The other one does not run: it writes to no buffer, prints nothing and cannot fail. Where a body calls "
+      "functions "
+      "with a backward pass of their own, puts hooks on gradients or begins blocks, both are computed and the results "
+      "chosen between.");
   module.def("set_overlap_for_input",
              [](const at::Tensor& tensor, Object mode) { return setOverlapForInput(tensor, overlap_mode(mode)); });
   module.def("set_overlap_for_output",
