@@ -157,17 +157,18 @@ class Doubled(torch.autograd.Function):
         return gradient * 2
 
 
+def with_own_gradient(self, y, kind):
+    y = torch.tanh(self.second(y))
+    if kind == "function":
+        return Doubled.apply(y)
+    if y.requires_grad:
+        y.register_hook(lambda gradient: gradient * 2)
+    return y
+
+
 @pytest.mark.parametrize("kind", ["function", "hook"])
 def test_gradients_of_the_users_own_in_a_loop(kind):
-    def body(self, y):
-        y = torch.tanh(self.second(y))
-        if kind == "function":
-            return Doubled.apply(y)
-        if y.requires_grad:
-            y.register_hook(lambda gradient: gradient * 2)
-        return y
-
-    train(looped(4, body))
+    train(looped(4, lambda self, y: with_own_gradient(self, y, kind)))
 
 
 def test_a_tensor_of_the_body_cannot_be_used_outside():
@@ -277,17 +278,10 @@ def test_an_infinite_derivative_of_the_other_body_is_not_met():
 
 @pytest.mark.parametrize("kind", ["function", "hook"])
 def test_gradients_of_the_users_own_in_a_branch(kind):
-    def body(self, y):
-        y = torch.tanh(self.second(y))
-        if kind == "function":
-            return Doubled.apply(y)
-        if y.requires_grad:
-            y.register_hook(lambda gradient: gradient * 2)
-        return y
-
     def forward(self, x, flag):
         y = self.first(x)
-        return poptorch.cond(flag, lambda z: body(self, z), [y], lambda z: z * self.scale, [y])[0].square().mean()
+        return poptorch.cond(
+            flag, lambda z: with_own_gradient(self, z, kind), [y], lambda z: z * self.scale, [y])[0].square().mean()
 
     train(forward, arguments=lambda step: (batch(step), torch.tensor([step % 2 == 0])), weight_decay=0)
 

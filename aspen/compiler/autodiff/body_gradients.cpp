@@ -20,10 +20,7 @@ using Kind = BodyDerivative::Operand::Kind;
 // Puts an op with other attributes, which may return more, in the place of one.
 Op* replaced(Graph& graph, Op& op, Attrs attrs) {
   Op* made = graph.add_op(op.def(), op.inputs(), std::move(attrs), &op);
-  made->location = op.location;
-  made->placement = op.placement;
-  made->section = op.section;
-  made->no_grad = op.no_grad;
+  made->take_stamps(op);
   for (std::size_t i = 0; i < op.num_outputs(); ++i) replace_value(graph, op.output(i), made->output(i));
   graph.erase(&op);
   return made;

@@ -100,11 +100,7 @@ Op* GraphCopier::copy(const Op& op) {
   std::vector<Value*> inputs;
   for (const Value* input : op.inputs()) inputs.push_back((*this)[input]);
   Op* made = to_.add_op(op.def(), std::move(inputs), op.attrs());
-  made->location = op.location;
-  made->placement = op.placement;
-  made->section = op.section;
-  made->backward = op.backward;
-  made->no_grad = op.no_grad;
+  made->take_stamps(op);
   for (std::size_t i = 0; i < op.num_outputs(); ++i) {
     made->output(i)->set_name(op.output(i)->name());
     map(op.output(i), made->output(i));

@@ -35,7 +35,7 @@ class GraphCopier {
   Value* operator[](const Value* from) const;  // nullptr for nullptr; must be known
   // An input like this value, which stands for it.
   Value* add_input(const Value& like);
-  // With all that is stamped on it but its task, and the names of its results.
+  // With all that is stamped on it, and the names of its results.
   Op* copy(const Op& op);
 
  private:

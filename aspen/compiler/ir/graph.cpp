@@ -33,6 +33,15 @@ bool Op::is_droppable() const {
 
 std::vector<std::pair<std::size_t, std::size_t>> Op::inplace_pairs() const { return def_->inplace_pairs(*this); }
 
+void Op::take_stamps(const Op& other) {
+  location = other.location;
+  placement = other.placement;
+  section = other.section;
+  task = other.task;
+  backward = other.backward;
+  no_grad = other.no_grad;
+}
+
 void Op::set_input(std::size_t i, Value* value) {
   is_changed_ = is_changed_ || inputs_[i] == nullptr || value == nullptr || inputs_[i]->type() != value->type();
   if (inputs_[i] != nullptr) inputs_[i]->users_.drop(uses_[i]);

@@ -138,6 +138,8 @@ class Op {
   std::int64_t task = -1;  // index into Graph::tasks; -1: not partitioned yet
   bool backward = false;   // made by autodiff, or reads what is; in kStep only
   bool no_grad = false;    // captured while gradients were switched off
+  // Takes over all of these from another op.
+  void take_stamps(const Op& other);
 
  private:
   friend class Graph;

@@ -163,12 +163,7 @@ class OpSimplifier {
       if (kept.operands[i]) operands.push_back(op_.input(first_ + i));
     }
     Op* made = graph_.add_op(op_.def(), std::move(operands), attrs_for(kept, std::move(bodies)), &op_);
-    made->location = op_.location;
-    made->placement = op_.placement;
-    made->section = op_.section;
-    made->task = op_.task;
-    made->backward = op_.backward;
-    made->no_grad = op_.no_grad;
+    made->take_stamps(op_);
     std::size_t next = 0;
     for (std::size_t i = 0; i < kept.results.size(); ++i) {
       if (kept.results[i]) replace_value(graph_, op_.output(i), made->output(next++));

@@ -4,12 +4,7 @@ namespace aspen {
 
 Op* clone_op(Graph& graph, const Op& op, Op* before) {
   Op* copy = graph.add_op(op.def(), op.inputs(), op.attrs(), before);
-  copy->location = op.location;
-  copy->placement = op.placement;
-  copy->section = op.section;
-  copy->task = op.task;
-  copy->backward = op.backward;
-  copy->no_grad = op.no_grad;
+  copy->take_stamps(op);
   return copy;
 }
 
