@@ -71,7 +71,8 @@ def test_op_with_its_handler_makes_no_host_call():
 # Each meets a computed tensor (Solve gives it weight * 2), most need what torch keeps for the backward pass.
 MATRIX_FUNCTIONS = {
     "svdvals": lambda w: torch.diag(torch.linalg.svdvals(w)),
-    "nuclear norm": lambda w: w * torch.norm(w, "nuc"),
+    # Divided: as it is, to round the weights of one step as float32 does moves the loss of another by 6e-6, in float64.
+    "nuclear norm": lambda w: w * torch.norm(w, "nuc") / 4,
     "matrix_norm 2": lambda w: w * torch.linalg.matrix_norm(w, 2),
     "pinverse": torch.pinverse,
     "cholesky": lambda w: torch.cholesky(w @ w.t() + torch.eye(4)),
