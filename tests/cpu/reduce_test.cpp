@@ -1,5 +1,6 @@
 #include "aspen/ops/reduce/reduce.h"
 
+#include "aspen/ops/nll/nll.h"
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/softmax/softmax.h"
 #include "tests/cpu/compare.h"
@@ -121,6 +122,37 @@ TEST(Normalize, EveryPatternOfAxes) {
     Shape statistics = c.shape;
     for (auto axis : c.axes) statistics[axis] = 1;
     compare("normalize_grad", attrs, {f32(c.shape), f32(statistics), f32(c.shape)});
+  }
+}
+
+TEST(Nll, EveryReduction) {
+  for (const char* reduction : {"none", "mean", "sum"}) {
+    for (const Shape& x : {Shape{70, 11}, Shape{3, 5, 40}, Shape{4, 6, 5, 7}}) {
+      Shape target = x;
+      target.erase(target.begin() + 1);
+      TensorType loss = f32(reduction == std::string("none") ? target : Shape{});
+      CompareOptions options{.low = 0.5, .high = 2, .top = static_cast<int>(x[1])};
+      Attrs attrs = Attrs::of(NllAttrs{3, reduction});
+      for (bool weighted : {true, false}) {
+        std::optional<TensorType> weight;
+        if (weighted) weight = f32({x[1]});
+        compare("nll", attrs, {f32(x), i32(target), weight}, options);
+        compare("nll_grad", attrs, {i32(target), weight, f32({}), loss, f32(x)}, options);
+      }
+    }
+  }
+}
+
+TEST(Nll, TheFirstWrongTargetIsTold) {
+  std::vector<float> x(60000 * 3, 1.0f);
+  std::vector<std::int32_t> target(60000, 2);
+  target[59000] = 3, target[41000] = -1;
+  KernelRequest request = request_of("nll", Attrs::of(NllAttrs{}), {f32({60000, 3}), i32({60000}), std::nullopt});
+  try {
+    run_kernel(tuned_backend(), request, {x.data(), target.data(), nullptr});
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("target -1 of sample 41000 "), std::string::npos) << error.what();
   }
 }
 

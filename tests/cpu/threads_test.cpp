@@ -8,6 +8,7 @@
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
 #include "aspen/ops/loss_scale/loss_scale.h"
+#include "aspen/ops/nll/nll.h"
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/pool/pool.h"
@@ -175,6 +176,14 @@ std::vector<LargeCase> rows_and_sums() {
       {"cumsum", Attrs::of(ScanAttrs{0, true, true}), {f32({300, 3001})}},
       {"cumprod", Attrs::of(ScanAttrs{1, false, false}), {i32({50, 100, 201})}, {.top = 4, .bottom = -3}},
       {"square_sum", Attrs(), {f32({999999})}},
+      {"nll",
+       Attrs::of(NllAttrs{}),
+       {f32({40, 11, 2001}), i32({40, 2001}), f32({11})},
+       {.low = 0.5, .high = 2, .top = 11}},
+      {"nll_grad",
+       Attrs::of(NllAttrs{}),
+       {i32({40, 2001}), f32({11}), f32({}), f32({}), f32({40, 11, 2001})},
+       {.low = 0.5, .high = 2, .top = 11}},
       {"softmax", Attrs::of(SoftmaxAttrs{1}), {f32({1000, 333})}},
       {"log_softmax", Attrs::of(SoftmaxAttrs{1}), {f32({40, 21, 401})}},
       {"log_softmax", Attrs::of(SoftmaxAttrs{0}), {f32({21, 16001})}},
