@@ -13,11 +13,13 @@
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
+#include "aspen/ops/nll/nll.h"
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/reduce/reduce.h"
 #include "aspen/ops/softmax/softmax.h"
+#include "aspen/ops/unary/unary.h"
 
 namespace aspen {
 namespace {
@@ -27,9 +29,10 @@ struct Case {
   std::string op;
   Attrs attrs;
   std::vector<Shape> inputs;
-  double flops = 0;            // 0: only the time and bytes count
-  std::size_t i32_inputs = 0;  // the last so many inputs are indices, all 0
-  DType dtype = DType::kF32;   // of the others
+  double flops = 0;             // 0: only the time and bytes count
+  std::size_t i32_inputs = 0;   // the last so many inputs are indices, all 0
+  DType dtype = DType::kF32;    // of the others
+  std::size_t bool_inputs = 0;  // but for the first so many, which are bool
 };
 
 // Multiplications and additions of a convolution with square images.
@@ -44,7 +47,7 @@ std::vector<Case> cases() {
   Shape rx = {8, 64, 56, 56}, rw = {64, 64, 3, 3};
   Shape image = {16, 1, 28, 28}, first_w = {5, 1, 3, 3}, first_y = {16, 5, 26, 26};
   double small = conv_flops(16, 5, 12, 5, 9), large = conv_flops(8, 64, 64, 3, 56), first = conv_flops(16, 1, 5, 3, 26);
-  Shape hx = {16, 64, 28, 28};
+  Shape hx = {16, 64, 28, 28}, large_x = {8, 64, 56, 56};
   double linear = 2.0 * 16 * 972 * 100, half_conv = conv_flops(16, 64, 64, 3, 28);
   constexpr DType kHalf = DType::kF16;
   return {
@@ -94,6 +97,53 @@ std::vector<Case> cases() {
       {"relu_grad/cnn", "relu_grad", Attrs(), {{16, 5, 26, 26}, {16, 5, 26, 26}}},
       {"sgd/cnn", "sgd", Attrs::of(SgdAttrs{true, false}), {{100, 972}, {100, 972}, {kNumSettings}, {}, {100, 972}}},
       {"exp/large", "exp", Attrs(), {{8, 64, 56, 56}}},
+      {"sin/large", "sin", Attrs(), {large_x}},
+      {"tan/large", "tan", Attrs(), {large_x}},
+      {"asin/large", "asin", Attrs(), {large_x}},
+      {"atan/large", "atan", Attrs(), {large_x}},
+      {"sinh/large", "sinh", Attrs(), {large_x}},
+      {"asinh/large", "asinh", Attrs(), {large_x}},
+      {"atanh/large", "atanh", Attrs(), {large_x}},
+      {"erfc/large", "erfc", Attrs(), {large_x}},
+      {"erfinv/large", "erfinv", Attrs(), {large_x}},
+      {"isnan/large", "isnan", Attrs(), {large_x}},
+      {"clamp/large", "clamp", Attrs::of(ClampAttrs{0, 6}), {large_x}},
+      {"pow/large", "pow", Attrs(), {large_x, {}}},
+      {"pow/tensors", "pow", Attrs(), {large_x, large_x}},
+      {"atan2/large", "atan2", Attrs(), {large_x, large_x}},
+      {"rem_floor/large", "rem_floor", Attrs(), {large_x, large_x}},
+      {"div_floor/large", "div_floor", Attrs(), {large_x, large_x}},
+      {"lt/large", "lt", Attrs(), {large_x, {}}},
+      {"lt/half", "lt", Attrs(), {large_x, {}}, 0, 0, kHalf},
+      {"select/half", "select", Attrs(), {large_x, large_x, large_x}, 0, 0, kHalf, 1},
+      {"select/large", "select", Attrs(), {large_x, large_x, large_x}, 0, 0, DType::kF32, 1},
+      {"logical_or/bool", "logical_or", Attrs(), {large_x, large_x}, 0, 0, DType::kBool},
+      {"eq/bool", "eq", Attrs(), {large_x, large_x}, 0, 0, DType::kBool},
+      {"add/integers", "add", Attrs(), {large_x, large_x}, 0, 0, DType::kI32},
+      {"max/integers", "max", Attrs(), {large_x, large_x}, 0, 0, DType::kI32},
+      {"div_floor/integers", "div_floor", Attrs(), {large_x, large_x}, 0, 0, DType::kI32},
+      {"lt/integers", "lt", Attrs(), {large_x, {}}, 0, 0, DType::kI32},
+      {"add/short_rows", "add", Attrs(), {{200000, 3}, {3}}},
+      {"mul/short_columns", "mul", Attrs(), {{200000, 3}, {200000, 1}}},
+      {"reduce_prod/rows", "reduce_prod", Attrs::of(ReduceAttrs{{1}}), {{1024, 512}}},
+      {"reduce_prod/columns", "reduce_prod", Attrs::of(ReduceAttrs{{0}}), {{1024, 512}}},
+      {"reduce_sum/integer_rows", "reduce_sum", Attrs::of(ReduceAttrs{{1}}), {{1024, 512}}, 0, 0, DType::kI32},
+      {"reduce_sum/integer_columns", "reduce_sum", Attrs::of(ReduceAttrs{{0}}), {{1024, 512}}, 0, 0, DType::kI32},
+      {"reduce_max/any", "reduce_max", Attrs::of(ReduceAttrs{{0, 1}}), {{1024, 512}}, 0, 0, DType::kBool},
+      {"reduce_sum/middle", "reduce_sum", Attrs::of(ReduceAttrs{{1}}), {{64, 128, 64}}},
+      {"reduce_sum/narrow", "reduce_sum", Attrs::of(ReduceAttrs{{0}}), {{200000, 3}}},
+      {"reduce_sum/short", "reduce_sum", Attrs::of(ReduceAttrs{{1}}), {{200000, 3}}},
+      {"argreduce/rows", "argreduce", Attrs::of(ArgReduceAttrs{1, true, false}), {{1024, 512}}},
+      {"argreduce/columns", "argreduce", Attrs::of(ArgReduceAttrs{0, true, false}), {{1024, 512}}},
+      {"argreduce/classes", "argreduce", Attrs::of(ArgReduceAttrs{1, true, false}), {{50000, 10}}},
+      {"argreduce/planes", "argreduce", Attrs::of(ArgReduceAttrs{1, true, false}), {{8, 21, 64, 64}}},
+      {"cumsum/rows", "cumsum", Attrs::of(ScanAttrs{1, false, false}), {{1024, 512}}},
+      {"cumsum/columns", "cumsum", Attrs::of(ScanAttrs{0, false, false}), {{1024, 512}}},
+      {"cumsum/whole", "cumsum", Attrs::of(ScanAttrs{0, false, false}), {{524288}}},
+      {"cumprod/rows", "cumprod", Attrs::of(ScanAttrs{1, false, false}), {{1024, 512}}},
+      {"cumprod_grad/rows", "cumprod_grad", Attrs::of(ScanAttrs{1}), {{1024, 512}, {1024, 512}, {1024, 512}}},
+      {"nll/classes", "nll", Attrs::of(NllAttrs{}), {{4096, 1000}, {4096}}, 0, 1},
+      {"nll/planes", "nll", Attrs::of(NllAttrs{}), {{8, 21, 128, 128}, {8, 128, 128}}, 0, 1},
       {"conv/half", "conv", Attrs::of(same), {hx, rw}, half_conv, 0, kHalf},
       {"conv_input_grad/half", "conv_input_grad", Attrs::of(ConvGradAttrs{same, hx}), {hx, rw}, half_conv, 0, kHalf},
       {"conv_weight_grad/half", "conv_weight_grad", Attrs::of(ConvGradAttrs{same, rw}), {hx, hx}, half_conv, 0, kHalf},
@@ -110,7 +160,7 @@ KernelRequest request_of(const Case& c) {
   Graph graph;
   std::vector<Value*> inputs;
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
-    DType dtype = i + c.i32_inputs < c.inputs.size() ? c.dtype : DType::kI32;
+    DType dtype = i < c.bool_inputs ? DType::kBool : i + c.i32_inputs < c.inputs.size() ? c.dtype : DType::kI32;
     inputs.push_back(graph.add_input("x", {dtype, c.inputs[i]}));
   }
   const OpDef& def = op_registry().find(c.op);

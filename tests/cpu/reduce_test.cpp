@@ -1,5 +1,6 @@
 #include "aspen/ops/reduce/reduce.h"
 
+#include "aspen/ops/nll/nll.h"
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/softmax/softmax.h"
 #include "tests/cpu/compare.h"
@@ -19,13 +20,82 @@ const std::vector<Axes> kAxes = {
     {{2, 3, 1, 5}, {2}},   {{600, 65}, {0}},        {{4, 6, 5}, {1, 2}},
 };
 
+// Rows and columns shorter than a vector.
+const std::vector<Axes> kNarrowAxes = {{{700, 3}, {1}}, {{5, 700, 3}, {1}}, {{5, 4, 3}, {1}}};
+
+std::vector<Axes> axes_of_every_width() {
+  std::vector<Axes> all = kAxes;
+  all.insert(all.end(), kNarrowAxes.begin(), kNarrowAxes.end());
+  return all;
+}
+
 TEST(Reduce, EveryPatternOfAxes) {
-  for (const Axes& c : kAxes) {
+  for (const Axes& c : axes_of_every_width()) {
     for (bool keep : {false, true}) {
       Attrs attrs = Attrs::of(ReduceAttrs{c.axes, keep});
       compare("reduce_sum", attrs, {f32(c.shape)});
       compare("reduce_max", attrs, {f32(c.shape)}, {.tolerance = 0});
       compare("reduce_min", attrs, {f32(c.shape)}, {.tolerance = 0});
+    }
+  }
+}
+
+TEST(Reduce, IntegersBoolsAndProducts) {
+  for (const Axes& c : axes_of_every_width()) {
+    Attrs attrs = Attrs::of(ReduceAttrs{c.axes, false});
+    for (const char* op : {"reduce_sum", "reduce_prod", "reduce_max", "reduce_min"}) {
+      compare(op, attrs, {i32(c.shape)}, {.tolerance = 0, .top = 100, .bottom = -100});
+    }
+    for (const char* op : {"reduce_max", "reduce_min"}) {
+      compare(op, attrs, {TensorType{DType::kBool, c.shape}});
+      compare(op, attrs, {i32(c.shape)}, {.tolerance = 0, .top = -5, .bottom = -100});
+    }
+    compare("reduce_prod", attrs, {f32(c.shape)}, {.tolerance = 1e-5, .low = 0.999, .high = 1.001});
+  }
+}
+
+TEST(ArgReduce, EveryAxisAndTies) {
+  for (const Shape& shape : {Shape{5, 300}, Shape{300, 5}, Shape{7, 9, 33}, Shape{3, 64, 2}, Shape{1, 600, 1}}) {
+    for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(shape.size()); ++axis) {
+      for (bool max : {true, false}) {
+        Attrs attrs = Attrs::of(ArgReduceAttrs{axis, max, false});
+        compare("argreduce", attrs, {f32(shape)});
+        compare("argreduce", attrs, {f16(shape)});
+        compare("argreduce", attrs, {i32(shape)}, {.top = 4, .bottom = -3});
+      }
+    }
+  }
+}
+
+TEST(ArgReduce, TheFirstNanWins) {
+  std::vector<float> x(300, 1.0f);
+  x[7] = 2, x[137] = x[205] = std::numeric_limits<float>::quiet_NaN();
+  for (bool max : {true, false}) {
+    for (const Shape& shape : {Shape{1, 300}, Shape{300, 1}}) {
+      std::int64_t axis = shape[0] == 1 ? 1 : 0;
+      KernelRequest request = request_of("argreduce", Attrs::of(ArgReduceAttrs{axis, max, false}), {f32(shape)});
+      EXPECT_EQ(*run_kernel(tuned_backend(), request, {x.data()})[0].as<std::int32_t>(), 137);
+    }
+    KernelRequest beside = request_of("argreduce", Attrs::of(ArgReduceAttrs{0, max, false}), {f32({150, 2})});
+    auto index = run_kernel(tuned_backend(), beside, {x.data()});
+    EXPECT_EQ(index[0].as<std::int32_t>()[1], 68);
+  }
+}
+
+TEST(Scan, EveryAxisAndDirection) {
+  for (const Shape& shape : {Shape{5, 300}, Shape{19, 40}, Shape{300, 5}, Shape{7, 9, 333}, Shape{4, 1, 3}}) {
+    for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(shape.size()); ++axis) {
+      for (bool reverse : {false, true}) {
+        for (bool exclusive : {false, true}) {
+          Attrs attrs = Attrs::of(ScanAttrs{axis, reverse, exclusive});
+          compare("cumsum", attrs, {f32(shape)}, {.tolerance = 1e-7});
+          compare("cumsum", attrs, {i32(shape)}, {.tolerance = 0, .top = 1 << 30, .bottom = -9});
+        }
+      }
+      Attrs attrs = Attrs::of(ScanAttrs{axis, false, false});
+      compare("cumprod", attrs, {f32(shape)}, {.tolerance = 1e-7, .low = 0.9, .high = 1.1});
+      compare("cumprod", attrs, {i32(shape)}, {.tolerance = 0, .top = 9, .bottom = -9});
+      compare("cumprod_grad", attrs, {f32(shape), f32(shape), f32(shape)}, {.low = 0.9, .high = 1.0});
     }
   }
 }
@@ -52,6 +122,37 @@ TEST(Normalize, EveryPatternOfAxes) {
     Shape statistics = c.shape;
     for (auto axis : c.axes) statistics[axis] = 1;
     compare("normalize_grad", attrs, {f32(c.shape), f32(statistics), f32(c.shape)});
+  }
+}
+
+TEST(Nll, EveryReduction) {
+  for (const char* reduction : {"none", "mean", "sum"}) {
+    for (const Shape& x : {Shape{70, 11}, Shape{3, 5, 40}, Shape{4, 6, 5, 7}}) {
+      Shape target = x;
+      target.erase(target.begin() + 1);
+      TensorType loss = f32(reduction == std::string("none") ? target : Shape{});
+      CompareOptions options{.low = 0.5, .high = 2, .top = static_cast<int>(x[1])};
+      Attrs attrs = Attrs::of(NllAttrs{3, reduction});
+      for (bool weighted : {true, false}) {
+        std::optional<TensorType> weight;
+        if (weighted) weight = f32({x[1]});
+        compare("nll", attrs, {f32(x), i32(target), weight}, options);
+        compare("nll_grad", attrs, {i32(target), weight, f32({}), loss, f32(x)}, options);
+      }
+    }
+  }
+}
+
+TEST(Nll, TheFirstWrongTargetIsTold) {
+  std::vector<float> x(60000 * 3, 1.0f);
+  std::vector<std::int32_t> target(60000, 2);
+  target[59000] = 3, target[41000] = -1;
+  KernelRequest request = request_of("nll", Attrs::of(NllAttrs{}), {f32({60000, 3}), i32({60000}), std::nullopt});
+  try {
+    run_kernel(tuned_backend(), request, {x.data(), target.data(), nullptr});
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("target -1 of sample 41000 "), std::string::npos) << error.what();
   }
 }
 

@@ -8,6 +8,7 @@
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
 #include "aspen/ops/loss_scale/loss_scale.h"
+#include "aspen/ops/nll/nll.h"
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/pool/pool.h"
@@ -166,7 +167,23 @@ std::vector<LargeCase> rows_and_sums() {
       {"reduce_sum", Attrs::of(ReduceAttrs{{0}}), {f32({1000, 1001})}},
       {"reduce_sum", Attrs::of(ReduceAttrs{{1}}), {f32({50, 100, 201})}},
       {"reduce_min", Attrs::of(ReduceAttrs{{0, 2}}), {f32({30, 40, 901})}},
+      {"reduce_prod", Attrs::of(ReduceAttrs{{1}}), {f32({1000, 1001})}, {.low = 0.99, .high = 1.01}},
+      {"reduce_sum", Attrs::of(ReduceAttrs{{0, 1}}), {i32({1000, 1001})}},
+      {"reduce_max", Attrs::of(ReduceAttrs{{0}}), {i32({1000, 1001})}, {.top = 1000}},
+      {"argreduce", Attrs::of(ArgReduceAttrs{1, true, false}), {f32({1000, 1001})}},
+      {"argreduce", Attrs::of(ArgReduceAttrs{0, false, false}), {f32({300, 3001})}},
+      {"cumsum", Attrs::of(ScanAttrs{1, false, false}), {f32({1000, 1001})}},
+      {"cumsum", Attrs::of(ScanAttrs{0, true, true}), {f32({300, 3001})}},
+      {"cumprod", Attrs::of(ScanAttrs{1, false, false}), {i32({50, 100, 201})}, {.top = 4, .bottom = -3}},
       {"square_sum", Attrs(), {f32({999999})}},
+      {"nll",
+       Attrs::of(NllAttrs{}),
+       {f32({40, 11, 2001}), i32({40, 2001}), f32({11})},
+       {.low = 0.5, .high = 2, .top = 11}},
+      {"nll_grad",
+       Attrs::of(NllAttrs{}),
+       {i32({40, 2001}), f32({11}), f32({}), f32({}), f32({40, 11, 2001})},
+       {.low = 0.5, .high = 2, .top = 11}},
       {"softmax", Attrs::of(SoftmaxAttrs{1}), {f32({1000, 333})}},
       {"log_softmax", Attrs::of(SoftmaxAttrs{1}), {f32({40, 21, 401})}},
       {"log_softmax", Attrs::of(SoftmaxAttrs{0}), {f32({21, 16001})}},
@@ -199,9 +216,18 @@ std::vector<LargeCase> elements() {
       {"mul", Attrs(), {half, half}},
       {"sub", Attrs(), {x, f32({801})}},
       {"div", Attrs(), {x, f32({500, 1})}, positive},
+      {"add", Attrs(), {f32({200000, 3}), f32({3})}},
+      {"mul", Attrs(), {f32({200000, 3}), f32({200000, 1})}},
       {"relu_grad", Attrs(), {x, x}},
       {"lt", Attrs(), {x, x}},
       {"select", Attrs(), {flag, x, f32({801})}},
+      {"select", Attrs(), {flag, half, half}},
+      {"sin", Attrs(), {x}},
+      {"pow", Attrs(), {x, f32({})}, positive},
+      {"rem_floor", Attrs(), {x, f32({801})}, positive},
+      {"logical_or", Attrs(), {flag, flag}},
+      {"logical_not", Attrs(), {flag}},
+      {"mul", Attrs(), {i32({500, 801}), i32({500, 1})}, {.top = 9, .bottom = -9}},
       {"cast", Attrs::of(CastAttrs{DType::kF16}), {x}},
       {"cast", Attrs::of(CastAttrs{DType::kF32}), {flag}},
       {"random_uniform", Attrs::of(RandomAttrs{DType::kF32, {500, 801}, 5}), {}},

@@ -46,6 +46,8 @@ class StridedRows {
   std::int64_t num_rows() const { return num_rows_; }
   std::int64_t size() const { return num_rows_ * row_.extent; }
   const Offsets& strides() const { return row_.strides; }  // along a row
+  // From one row to the next, if all rows are equally far apart.
+  const Offsets* row_steps() const { return outer_.size() == 1 ? &outer_[0].strides : nullptr; }
 
   // Where row r starts in each operand.
   Offsets offsets(std::int64_t r) const {

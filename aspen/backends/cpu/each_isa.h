@@ -23,8 +23,7 @@
 #pragma GCC push_options
 #pragma GCC target( \
     "avx512f,avx512cd,avx512vl,avx512bw,avx512dq,avx2,fma,bmi,bmi2,lzcnt,popcnt,f16c,prefer-vector-width=512")
-#include "aspen/backends/cpu/simd.inc"
-#include "aspen/backends/cpu/vector_math.inc"
+#include "aspen/backends/cpu/each_isa.inc"
 #include ASPEN_ISA_FILE
 #pragma GCC pop_options
 #undef ASPEN_ISA
@@ -34,8 +33,7 @@
 #define ASPEN_LANES 8
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,bmi,bmi2,lzcnt,popcnt,f16c")
-#include "aspen/backends/cpu/simd.inc"
-#include "aspen/backends/cpu/vector_math.inc"
+#include "aspen/backends/cpu/each_isa.inc"
 #include ASPEN_ISA_FILE
 #pragma GCC pop_options
 #undef ASPEN_ISA
@@ -44,8 +42,7 @@
 
 #define ASPEN_ISA isa_baseline
 #define ASPEN_LANES 4
-#include "aspen/backends/cpu/simd.inc"
-#include "aspen/backends/cpu/vector_math.inc"
+#include "aspen/backends/cpu/each_isa.inc"
 #include ASPEN_ISA_FILE
 #undef ASPEN_ISA
 #undef ASPEN_LANES

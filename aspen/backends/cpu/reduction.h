@@ -35,6 +35,10 @@ class ReductionPlan {
   std::int64_t row_size() const { return by_rows() ? reduced_.row_size() : kept_.row_size(); }
 
   std::int64_t output_rows() const { return kept_.num_rows(); }  // by columns
+  // By rows: whether output i takes row i of one matrix, and nothing else.
+  bool is_matrix() const {
+    return by_rows() && reduced_.num_rows() == 1 && kept_.num_rows() == 1 && kept_.strides()[0] == row_size();
+  }
 
   // By rows: f(output, offset) for the outputs begin, ..., end - 1; then for_each_row_of(offset, f(row offset)) for the
   // rows of one.

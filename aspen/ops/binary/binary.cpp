@@ -126,12 +126,18 @@ void add_examples(OpDef& op, const Row& row) {
     example(DType::kF32, {2, 3, 4}, {3, 1});
     example(DType::kF32, {}, {2, 3});
     example(DType::kF32, {4, 1}, {1, 5});
+    example(DType::kF32, {3, 37}, {37});
   }
   if (accepts(row.kind, DType::kI32)) {
     example(DType::kI32, {6, 7}, {6, 7});
+    example(DType::kI32, {3, 37}, {3, 1});
+    example(DType::kI32, {}, {5, 21});
     example(DType::kI8, {6, 7}, {7});
   }
-  if (accepts(row.kind, DType::kBool)) example(DType::kBool, {37}, {37});
+  if (accepts(row.kind, DType::kBool)) {
+    example(DType::kBool, {37}, {37});
+    example(DType::kBool, {5, 21}, {5, 1});
+  }
 }
 
 OpDef& define_row(OpRegistry& ops, const Row& row) {

@@ -22,7 +22,9 @@ void define_compare(OpRegistry& ops) {
         .example({.inputs = {{DType::kF32, {5, 7}}, {DType::kF32, {5, 7}}}})
         .example({.inputs = {{DType::kF32, {2, 3, 4}}, {DType::kF32, {3, 1}}}})
         .example({.inputs = {{DType::kI32, {6, 7}}, {DType::kI32, {}}}, .int_low = -2, .int_high = 3})
-        .example({.inputs = {{DType::kBool, {37}}, {DType::kBool, {37}}}});
+        .example({.inputs = {{DType::kI32, {3, 37}}, {DType::kI32, {3, 1}}}, .int_low = -2, .int_high = 3})
+        .example({.inputs = {{DType::kBool, {37}}, {DType::kBool, {37}}}})
+        .example({.inputs = {{DType::kBool, {21}}, {DType::kBool, {5, 21}}}});
   }
 }
 

@@ -3,42 +3,27 @@
 #include <algorithm>
 
 #include "aspen/backends/api/kernel.h"
-#include "aspen/ops/index/check_index.h"
+#include "aspen/ops/nll/targets.h"
 
 namespace aspen {
 namespace {
 
-// x: (N, C, inner); target: (N, inner).
-struct Layout {
-  std::int64_t batch, classes, inner;
-
-  explicit Layout(const Shape& x) : batch(x[0]), classes(x[1]), inner(1) {
-    for (std::size_t i = 2; i < x.size(); ++i) inner *= x[i];
-  }
-};
-
 // Calls f(position in target, position in x, class) for every target that counts.
 template <class F>
-void for_each_target(const KernelCall& call, const Layout& l, const std::int32_t* target, F&& f) {
+void for_each_target(const KernelCall& call, const NllLayout& l, const std::int32_t* target, F&& f) {
   auto ignored = call.attrs<NllAttrs>().ignore_index;
   for (std::int64_t n = 0; n < l.batch; ++n) {
     for (std::int64_t i = 0; i < l.inner; ++i) {
       std::int64_t at = n * l.inner + i, t = target[at];
       if (t == ignored) continue;
-      if (t < 0 || t >= l.classes) {
-        Shape shape{l.batch};
-        if (l.inner > 1) shape.push_back(l.inner);
-        throw UserError(
-            "[{}] target {}{} is out of range for {} classes; expected 0 <= target < {}, or ignore_index {}.",
-            call.request().op, t, sample_and_position(shape, at), l.classes, l.classes, ignored);
-      }
+      if (t < 0 || t >= l.classes) fail_target(call.request().op, l, at, t, ignored);
       f(at, (n * l.classes + t) * l.inner + i, t);
     }
   }
 }
 
 void nll(const KernelCall& call) {
-  Layout l(call.in_type(0).shape);
+  NllLayout l(call.in_type(0).shape);
   const auto& reduction = call.attrs<NllAttrs>().reduction;
   dispatch_floating(call.in_type(0).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -61,7 +46,7 @@ void nll(const KernelCall& call) {
 }
 
 void nll_grad(const KernelCall& call) {
-  Layout l(call.in_type(4).shape);
+  NllLayout l(call.in_type(4).shape);
   const auto& reduction = call.attrs<NllAttrs>().reduction;
   dispatch_floating(call.in_type(4).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

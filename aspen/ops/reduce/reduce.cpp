@@ -84,6 +84,8 @@ OpDef& define_reduction(OpRegistry& ops, const char* name, const char* summary, 
   example({DType::kF32, {2, 3, 4}}, {0, 1, 2}, false);
   example({DType::kF32, {2, 3}}, {}, false);
   example({DType::kI32, {4, 7}}, {1}, false);
+  example({DType::kI32, {3, 5, 19}}, {0, 1}, true);
+  example({DType::kI32, {3, 5, 7}}, {0, 1, 2}, false);
   return op;
 }
 
@@ -100,12 +102,14 @@ void define_reductions(OpRegistry& ops) {
                    ElementKind::kAny, -1, 1)
       .infer(infer_extremum)
       .gradient(extremum_gradient)
-      .example({.inputs = {{DType::kBool, {5, 3}}}, .attrs = Attrs::of(ReduceAttrs{{1}, false})});
+      .example({.inputs = {{DType::kBool, {5, 3}}}, .attrs = Attrs::of(ReduceAttrs{{1}, false})})
+      .example({.inputs = {{DType::kBool, {5, 3, 19}}}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})});
   define_reduction(ops, "reduce_min", "Smallest over axes; NaN wins, ties share the gradient. Of bools: all.",
                    ElementKind::kAny, -1, 1)
       .infer(infer_extremum)
       .gradient(extremum_gradient)
-      .example({.inputs = {{DType::kBool, {5, 3}}}, .attrs = Attrs::of(ReduceAttrs{{1}, false})});
+      .example({.inputs = {{DType::kBool, {5, 3}}}, .attrs = Attrs::of(ReduceAttrs{{1}, false})})
+      .example({.inputs = {{DType::kBool, {5, 3, 19}}}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})});
   ops.define<ReduceAttrs>("reduce_prod_grad")
       .summary("Gradient of reduce_prod: g times the product of the other elements.")
       .input("x", "input of reduce_prod")
@@ -138,7 +142,10 @@ void define_argreduce(OpRegistry& ops) {
   for (bool max : {true, false}) {
     op.example({.inputs = {{DType::kF32, {5, 7}}}, .attrs = Attrs::of(ArgReduceAttrs{1, max, false})})
         .example({.inputs = {{DType::kF32, {3, 4, 5}}}, .attrs = Attrs::of(ArgReduceAttrs{-2, max, true})})
-        .example({.inputs = {{DType::kI32, {9}}}, .attrs = Attrs::of(ArgReduceAttrs{0, max, false}), .int_high = 4});
+        .example({.inputs = {{DType::kF32, {2, 150}}}, .attrs = Attrs::of(ArgReduceAttrs{-1, max, false})})
+        .example({.inputs = {{DType::kI32, {9}}}, .attrs = Attrs::of(ArgReduceAttrs{0, max, false}), .int_high = 4})
+        .example(
+            {.inputs = {{DType::kI32, {7, 19}}}, .attrs = Attrs::of(ArgReduceAttrs{0, max, false}), .int_high = 4});
   }
 }
 
@@ -173,7 +180,9 @@ void define_scans(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {3, 5}}}, .attrs = Attrs::of(ScanAttrs{0, true, false})})
       .example({.inputs = {{DType::kF32, {2, 4, 3}}}, .attrs = Attrs::of(ScanAttrs{-2, false, true})})
       .example({.inputs = {{DType::kF32, {7}}}, .attrs = Attrs::of(ScanAttrs{0, true, true})})
-      .example({.inputs = {{DType::kI32, {7}}}, .attrs = Attrs::of(ScanAttrs{0, false, false}), .int_high = 5});
+      .example({.inputs = {{DType::kF32, {11, 3}}}, .attrs = Attrs::of(ScanAttrs{1, true, false})})
+      .example({.inputs = {{DType::kI32, {7}}}, .attrs = Attrs::of(ScanAttrs{0, false, false}), .int_high = 5})
+      .example({.inputs = {{DType::kI32, {5, 19}}}, .attrs = Attrs::of(ScanAttrs{0, true, true}), .int_high = 5});
   ops.define<ScanAttrs>("cumprod")
       .summary("Running product along an axis; its gradient is exact with zeros.")
       .input("x", "floating point or integer")
@@ -203,7 +212,9 @@ void define_scans(OpRegistry& ops) {
         return infer_cumprod(c);
       })
       .example({.inputs = {{DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}},
-                .attrs = Attrs::of(ScanAttrs{1, false, false})});
+                .attrs = Attrs::of(ScanAttrs{1, false, false})})
+      .example({.inputs = {{DType::kF32, {4, 19}}, {DType::kF32, {4, 19}}, {DType::kF32, {4, 19}}},
+                .attrs = Attrs::of(ScanAttrs{0, false, false})});
 }
 
 }  // namespace

@@ -45,7 +45,9 @@ void define_select(OpRegistry& ops) {
   example(DType::kF32, {3, 1}, {2, 3, 4}, {});
   example(DType::kF32, {2, 3, 4}, {}, {4});
   example(DType::kI32, {6}, {2, 6}, {1});
+  example(DType::kI32, {3, 37}, {3, 1}, {3, 37});
   example(DType::kU8, {37}, {37}, {37});
+  example(DType::kBool, {37}, {3, 37}, {});
 }
 
 }  // namespace aspen

@@ -120,8 +120,10 @@ OpDef& define_row(OpRegistry& ops, const Row& row) {
                   .input("x", std::string(name_of(row.kind)))
                   .pointwise()
                   .example({.inputs = {{DType::kF32, {3, 7}}}, .low = row.low, .high = row.high})
-                  .example({.inputs = {{DType::kF32, {}}}, .low = row.low, .high = row.high});
+                  .example({.inputs = {{DType::kF32, {}}}, .low = row.low, .high = row.high})
+                  .example({.inputs = {{DType::kF32, {2, 37}}}, .low = row.low, .high = row.high});
   if (row.kind != kFloating) op.example({.inputs = {{DType::kI32, {37}}}, .int_low = -3, .int_high = 4});
+  if (row.kind == ElementKind::kAny) op.example({.inputs = {{DType::kBool, {37}}}});
   if (row.gradient != nullptr) {
     op.gradient([rule = row.gradient](GradientContext& c) {
       Value* gradient = rule(c);

@@ -1,9 +1,15 @@
 #include "aspen/ops/unary/unary.h"
 
+#include <cmath>
+#include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "aspen/backends/api/callable_kernel.h"
+#include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/elementwise.h"
+#include "aspen/backends/cpu/widened.h"
 
 #define ASPEN_ISA_FILE "aspen/ops/unary/unary_loops.inc"
 #include "aspen/backends/cpu/each_isa.h"
@@ -45,6 +51,37 @@ std::unique_ptr<Kernel> make_gradient(const KernelRequest& request, std::string&
   return make_binary_loop(request, ASPEN_BEST(find_gradient)(variant.loop), variant.parameters, why);
 }
 
+std::unique_ptr<Kernel> make_typed(const KernelRequest& request, std::string& why) {
+  return make_typed_unary(request, ASPEN_BEST(typed_unary_rows)(), why);
+}
+
+// A bound of integers: the fraction does not matter, since what is cut off to it is truncated; an infinite one is none.
+std::int32_t integer_bound(double bound, double none) {
+  if (bound == none) {
+    return none < 0 ? std::numeric_limits<std::int32_t>::min() : std::numeric_limits<std::int32_t>::max();
+  }
+  return static_cast<std::int32_t>(bound);
+}
+
+std::unique_ptr<Kernel> make_integer_clamp(const KernelRequest& request, std::string& why) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  auto [low, high] = request.attrs.as<ClampAttrs>();
+  auto fits = [](double bound, double none) { return bound == none || std::fabs(bound) < 0x1p31; };
+  if (request.inputs[0].type.dtype != DType::kI32 || !fits(low, -kInfinity) || !fits(high, kInfinity)) {
+    why = fmt::format("clamp: no vector loop for {} between {} and {}", to_string(request.outputs[0]), low, high);
+    return nullptr;
+  }
+  std::int32_t least = integer_bound(low, -kInfinity), most = integer_bound(high, kInfinity);
+  return make_kernel(
+      [least, most, chunks = cut_elements(request.outputs[0].numel(), kMoveCost)](const KernelArgs& args) {
+        for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+          ASPEN_BEST(clamp_integers)
+          (static_cast<const std::int32_t*>(args.inputs[0]) + chunk.begin,
+           static_cast<std::int32_t*>(args.outputs[0]) + chunk.begin, chunk.size(), least, most);
+        });
+      });
+}
+
 // The ops of a table of loops, which is the same for every instruction set.
 template <class Rows>
 void add_ops(KernelRegistry& kernels, const Rows& rows, const KernelFactory& factory) {
@@ -59,6 +96,11 @@ void add_ops(KernelRegistry& kernels, const Rows& rows, const KernelFactory& fac
 void register_unary_cpu(KernelRegistry& kernels) {
   add_ops(kernels, isa_baseline::kUnaryLoops, make_unary);
   add_ops(kernels, isa_baseline::kGradientLoops, make_gradient);
+  for (const char* op : {"neg", "abs", "sign", "relu", "bitwise_not"}) kernels.add(op, make_typed);
+  kernels.add("clamp", make_integer_clamp);
+  for (const char* op : {"isnan", "isinf", "isfinite", "signbit", "logical_not"}) {
+    add_with_half(kernels, op, make_typed);
+  }
 }
 
 }  // namespace aspen
