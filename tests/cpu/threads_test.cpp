@@ -214,6 +214,27 @@ std::vector<LargeCase> elements() {
   };
 }
 
+std::vector<LargeCase> moves() {
+  Shape x{8, 20, 61, 61};
+  TensorType u8{DType::kU8, {1700, 900}};
+  SliceAttrs every_other{{0, 1}, {2000, 799}, {2, 2}};
+  return {
+      {"transpose", Attrs::of(TransposeAttrs{{0, 2, 3, 1}}), {f32(x)}},
+      {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {u8}, {.top = 200}},
+      {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {f16({3, 300000})}},
+      {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {f32({300000, 3})}},
+      {"broadcast", Attrs::of(BroadcastAttrs{{3, 300001}}), {f32({3, 1})}},
+      {"broadcast", Attrs::of(BroadcastAttrs{{1000, 801}}), {f32({801})}},
+      {"reverse", Attrs::of(ReverseAttrs{{1, 3}}), {f32(x)}},
+      {"slice", Attrs::of(every_other), {f32({2000, 801})}},
+      {"slice_update", Attrs::of(every_other), {f32({2000, 801}), f32({1000, 399})}},
+      {"pad", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 2}, {0, 0, 0, 0}, 2}), {f32(x)}},
+      {"pad", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 2}, {0, 0, 1, 1}, 2}), {f16(x)}},
+      {"concat", Attrs::of(ConcatAttrs{1}), {f32(x), f32(x)}},
+      {"concat", Attrs::of(ConcatAttrs{1}), {f32({5000, 101}), f32({5000, 3}), f32({5000, 200})}},
+  };
+}
+
 std::vector<LargeCase> halves() {
   Shape x{4, 20, 61, 61};
   ConvAttrs same = plane(1, 1);
@@ -248,9 +269,10 @@ TEST(Threads, ConvolutionsHaveTheSameBits) { check_large(convolutions()); }
 TEST(Threads, RowsAndSumsHaveTheSameBits) { check_large(rows_and_sums()); }
 TEST(Threads, HalvesHaveTheSameBits) { check_large(halves()); }
 TEST(Threads, ElementsHaveTheSameBits) { check_large(elements()); }
+TEST(Threads, MovesHaveTheSameBits) { check_large(moves()); }
 
 TEST(Threads, ChunksEqualTheReference) {
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements()}) {
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves()}) {
     for (const LargeCase& c : cases) {
       CompareOptions options = c.options;
       options.tolerance = 2e-5;
@@ -277,7 +299,7 @@ TEST(Threads, AnErrorNamesTheFirstWrongPlace) {
 
 // Replicas share kernels.
 TEST(Threads, AKernelRunsOnSeveralThreadsAtOnce) {
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), halves()}) {
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), halves()}) {
     for (const LargeCase& c : cases) {
       KernelRequest request = request_of(c.op, c.attrs, c.inputs);
       std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
