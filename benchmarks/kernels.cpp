@@ -13,6 +13,7 @@
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
+#include "aspen/ops/index/index.h"
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/pool/pool.h"
@@ -70,6 +71,25 @@ void add_moves(std::vector<Case>& cases) {
   add("concat/channels", Attrs::of(ConcatAttrs{1}), {image, image});
   add("concat/last", Attrs::of(ConcatAttrs{1}), {plane, {1024, 64}, plane});
   add("concat/narrow", Attrs::of(ConcatAttrs{1}), {{100000, 3}, {100000, 5}});
+}
+
+// Ops that read and write by index.
+void add_indices(std::vector<Case>& cases) {
+  auto add = [&](std::string name, Attrs attrs, std::vector<Shape> inputs, std::int32_t top) {
+    std::string op = name.substr(0, name.find('/'));
+    cases.push_back({std::move(name), std::move(op), std::move(attrs), std::move(inputs), 0, 1, DType::kF32, top});
+  };
+  add("take/embedding", Attrs::of(TakeAttrs{0}), {{30000, 256}, {4096}}, 30000);
+  add("take/columns", Attrs::of(TakeAttrs{1}), {{1024, 1024}, {512}}, 1024);
+  add("gather/last", Attrs::of(GatherAttrs{1}), {{1024, 1024}, {1024, 512}}, 1024);
+  add("gather/first", Attrs::of(GatherAttrs{0}), {{1024, 1024}, {512, 1024}}, 1024);
+  for (const char* mode : {"add", "set", "max"}) {
+    std::string m = mode;
+    add("scatter_rows/embedding_" + m, Attrs::of(ScatterAttrs{0, m}), {{30000, 256}, {4096}, {4096, 256}}, 30000);
+    add("scatter_rows/numbers_" + m, Attrs::of(ScatterAttrs{0, m}), {{1000}, {500000}, {500000}}, 1000);
+    add("scatter/last_" + m, Attrs::of(ScatterAttrs{1, m}), {{1024, 1024}, {1024, 512}, {1024, 512}}, 1024);
+    add("scatter/first_" + m, Attrs::of(ScatterAttrs{0, m}), {{1024, 1024}, {512, 1024}, {512, 1024}}, 1024);
+  }
 }
 
 std::vector<Case> cases() {
@@ -140,6 +160,7 @@ std::vector<Case> cases() {
       {"softmax/half", "softmax", Attrs::of(SoftmaxAttrs{-1}), {{64, 128, 128}}, 0, 0, kHalf},
   };
   add_moves(all);
+  add_indices(all);
   return all;
 }
 

@@ -7,6 +7,7 @@
 #include "aspen/ops/cast/cast.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
+#include "aspen/ops/index/index.h"
 #include "aspen/ops/loss_scale/loss_scale.h"
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/optimizer/optimizer.h"
@@ -235,6 +236,27 @@ std::vector<LargeCase> moves() {
   };
 }
 
+std::vector<LargeCase> indices() {
+  CompareOptions hundred{.top = 100};
+  std::vector<LargeCase> cases = {
+      {"take", Attrs::of(TakeAttrs{0}), {f32({100, 300}), i32({4000})}, hundred},
+      {"take", Attrs::of(TakeAttrs{1}), {f32({300, 100}), i32({2000})}, hundred},
+      {"gather", Attrs::of(GatherAttrs{1}), {f32({1000, 100}), i32({1000, 301})}, hundred},
+      {"gather", Attrs::of(GatherAttrs{0}), {f32({100, 1000}), i32({301, 1000})}, hundred},
+  };
+  for (const char* mode : {"set", "add", "max"}) {
+    auto add = [&](const char* op, std::int64_t axis, Shape x, Shape index, Shape update) {
+      cases.push_back({op, Attrs::of(ScatterAttrs{axis, mode}), {f32(x), i32(index), f32(update)}, hundred});
+    };
+    add("scatter_rows", 0, {100, 300}, {4000}, {4000, 300});
+    add("scatter_rows", 1, {50, 100, 12}, {2000}, {50, 2000, 12});
+    add("scatter", 1, {1000, 100}, {1000, 301}, {1000, 301});
+    add("scatter", 0, {100, 1000}, {301, 1000}, {301, 1000});
+    add("scatter", 1, {40, 100, 90}, {40, 100, 80}, {40, 100, 80});
+  }
+  return cases;
+}
+
 std::vector<LargeCase> halves() {
   Shape x{4, 20, 61, 61};
   ConvAttrs same = plane(1, 1);
@@ -270,9 +292,10 @@ TEST(Threads, RowsAndSumsHaveTheSameBits) { check_large(rows_and_sums()); }
 TEST(Threads, HalvesHaveTheSameBits) { check_large(halves()); }
 TEST(Threads, ElementsHaveTheSameBits) { check_large(elements()); }
 TEST(Threads, MovesHaveTheSameBits) { check_large(moves()); }
+TEST(Threads, IndicesHaveTheSameBits) { check_large(indices()); }
 
 TEST(Threads, ChunksEqualTheReference) {
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves()}) {
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices()}) {
     for (const LargeCase& c : cases) {
       CompareOptions options = c.options;
       options.tolerance = 2e-5;
@@ -299,7 +322,7 @@ TEST(Threads, AnErrorNamesTheFirstWrongPlace) {
 
 // Replicas share kernels.
 TEST(Threads, AKernelRunsOnSeveralThreadsAtOnce) {
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), halves()}) {
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), halves()}) {
     for (const LargeCase& c : cases) {
       KernelRequest request = request_of(c.op, c.attrs, c.inputs);
       std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
