@@ -20,6 +20,7 @@
 #include "aspen/ops/reduce/reduce.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
+#include "aspen/ops/sort/sort.h"
 
 namespace aspen {
 namespace {
@@ -92,6 +93,19 @@ void add_indices(std::vector<Case>& cases) {
   }
 }
 
+void add_sorts(std::vector<Case>& cases) {
+  auto add = [&](std::string name, SortAttrs attrs, Shape x, DType dtype = DType::kF32) {
+    cases.push_back({"sort/" + name, "sort", Attrs::of(attrs), {std::move(x)}, 0, 0, dtype});
+  };
+  add("rows", {1, false}, {256, 1000});
+  add("short", {1, false}, {4096, 64});
+  add("long", {0, false}, {1000000});
+  add("columns", {0, true}, {1000, 256});
+  add("half", {1, false}, {256, 1000}, DType::kF16);
+  add("top5", {1, true, 5}, {256, 1000});
+  add("top50_vocabulary", {1, true, 50}, {16, 30000});
+}
+
 std::vector<Case> cases() {
   ConvAttrs valid{{1, 1}, {0, 0}, {1, 1}, 1};
   ConvAttrs same{{1, 1}, {1, 1}, {1, 1}, 1};
@@ -161,6 +175,7 @@ std::vector<Case> cases() {
   };
   add_moves(all);
   add_indices(all);
+  add_sorts(all);
   return all;
 }
 

@@ -16,6 +16,7 @@
 #include "aspen/ops/reduce/reduce.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
+#include "aspen/ops/sort/sort.h"
 #include "aspen/ops/unary/unary.h"
 #include "aspen/runtime/thread_team.h"
 #include "tests/cpu/compare.h"
@@ -254,6 +255,8 @@ std::vector<LargeCase> indices() {
     add("scatter", 0, {100, 1000}, {301, 1000}, {301, 1000});
     add("scatter", 1, {40, 100, 90}, {40, 100, 80}, {40, 100, 80});
   }
+  cases.push_back({"sort", Attrs::of(SortAttrs{1, true}), {f32({50, 400, 3})}});
+  cases.push_back({"sort", Attrs::of(SortAttrs{1, true, 5}), {f32({50, 5000})}});
   return cases;
 }
 
