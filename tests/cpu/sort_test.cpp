@@ -56,8 +56,8 @@ TEST(Sort, InfinitiesNanAndBothZeros) {
     for (std::size_t i = 0; i < size; ++i) x[i] = values[i % values.size()];
     for (bool descending : {false, true}) {
       for (std::int64_t first : {-1, 5}) {
-        KernelRequest request = request_of("sort", Attrs::of(SortAttrs{0, descending, first}),
-                                           {f32({static_cast<std::int64_t>(size)})});
+        KernelRequest request =
+            request_of("sort", Attrs::of(SortAttrs{0, descending, first}), {f32({static_cast<std::int64_t>(size)})});
         auto expected = run_kernel(*make_reference_backend(), request, {x.data()});
         auto actual = run_kernel(tuned_backend(), request, {x.data()});
         for (std::size_t i = 0; i < 2; ++i) {

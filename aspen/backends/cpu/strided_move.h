@@ -1,6 +1,6 @@
-// StridedMove: moves elements between two layouts of one shape, in vectors and on the threads of the device. Planned when
-// a kernel is made; running it allocates nothing. Elements are opaque: a plan serves every type of a size of 1, 2, 4 or
-// 8 bytes. Called by the kernels of shape; what is merged and turned follows from shapes and strides alone.
+// StridedMove: moves elements between two layouts of one shape, in vectors and on the threads of the device. Planned
+// when a kernel is made; running it allocates nothing. Elements are opaque: a plan serves every type of a size of 1, 2,
+// 4 or 8 bytes. Called by the kernels of shape; what is merged and turned follows from shapes and strides alone.
 #pragma once
 
 #include <cstddef>

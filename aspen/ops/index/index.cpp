@@ -155,9 +155,9 @@ void define_reads(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {2, 4, 3}}, {DType::kI32, {2, 3}}},
                 .attrs = Attrs::of(TakeAttrs{1}),
                 .int_high = 4})
+      .example({.inputs = {{DType::kF32, {3, 6}}, {DType::kI32, {}}}, .attrs = Attrs::of(TakeAttrs{-1}), .int_high = 6})
       .example(
-          {.inputs = {{DType::kF32, {3, 6}}, {DType::kI32, {}}}, .attrs = Attrs::of(TakeAttrs{-1}), .int_high = 6})
-      .example({.inputs = {{DType::kF32, {6, 35}}, {DType::kI32, {9}}}, .attrs = Attrs::of(TakeAttrs{0}), .int_high = 6})
+          {.inputs = {{DType::kF32, {6, 35}}, {DType::kI32, {9}}}, .attrs = Attrs::of(TakeAttrs{0}), .int_high = 6})
       .example({.inputs = {{DType::kBool, {2, 6, 3}}, {DType::kI32, {19}}},
                 .attrs = Attrs::of(TakeAttrs{1}),
                 .int_high = 2});

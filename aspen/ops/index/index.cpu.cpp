@@ -39,9 +39,7 @@ constexpr double kIndexCost = 1.0;  // of an element that is looked up, in nanos
 class IndexCheck {
  public:
   IndexCheck(const KernelRequest& request, std::int64_t size)
-      : op_(request.op),
-        shape_(request.inputs[1].type.shape),
-        size_(size),
+      : op_(request.op), shape_(request.inputs[1].type.shape), size_(size),
         chunks_(cut_elements(request.inputs[1].type.numel(), kReadCost)) {}
 
   void run(const KernelArgs& args) const {
@@ -186,21 +184,21 @@ std::unique_ptr<Kernel> make_typed_scatter_rows(const KernelRequest& request) {
   double cost = (kIndexCost + kMoveCost * static_cast<double>(lines.inner)) * static_cast<double>(lines.outer * count);
   bool whole = lines.outer >= 2 * worthwhile_parts(cost);
   Chunks chunks = whole ? cut(lines.outer, cost) : cut(lines.inner, cost, {.multiple = 16, .least = 16});
-  return make_kernel([=, check = IndexCheck(request, lines.size), start = Start(x),
-                      mode = mode_of(request)](const KernelArgs& args) {
-    check.run(args);
-    start.run(args);
-    auto* index = static_cast<const std::int32_t*>(args.inputs[1]);
-    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
-      Chunk slabs = whole ? chunk : Chunk{0, 0, lines.outer}, columns = whole ? Chunk{0, 0, lines.inner} : chunk;
-      for (std::int64_t outer = slabs.begin; outer < slabs.end; ++outer) {
-        ASPEN_BEST(scatter_rows<T>)
-        (mode, {count, lines.inner, columns.size()}, index,
-         static_cast<const T*>(args.inputs[2]) + outer * slab + columns.begin,
-         static_cast<T*>(args.outputs[0]) + outer * lines.size * lines.inner + columns.begin);
-      }
-    });
-  });
+  return make_kernel(
+      [=, check = IndexCheck(request, lines.size), start = Start(x), mode = mode_of(request)](const KernelArgs& args) {
+        check.run(args);
+        start.run(args);
+        auto* index = static_cast<const std::int32_t*>(args.inputs[1]);
+        for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+          Chunk slabs = whole ? chunk : Chunk{0, 0, lines.outer}, columns = whole ? Chunk{0, 0, lines.inner} : chunk;
+          for (std::int64_t outer = slabs.begin; outer < slabs.end; ++outer) {
+            ASPEN_BEST(scatter_rows<T>)
+            (mode, {count, lines.inner, columns.size()}, index,
+             static_cast<const T*>(args.inputs[2]) + outer * slab + columns.begin,
+             static_cast<T*>(args.outputs[0]) + outer * lines.size * lines.inner + columns.begin);
+          }
+        });
+      });
 }
 
 // Groups of rows that differ before the axis meet nowhere, nor do columns that lie along another axis.

@@ -240,9 +240,8 @@ void define_parts(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {4, 6}}}, .attrs = Attrs::of(SliceAttrs{{1, 0}, {3, 6}, {1, 1}})})
       .example({.inputs = {{DType::kF32, {5, 8}}}, .attrs = Attrs::of(SliceAttrs{{0, 1}, {5, 8}, {2, 3}})})
       .example({.inputs = {{DType::kI32, {7}}}, .attrs = Attrs::of(SliceAttrs{{2}, {7}, {2}}), .int_high = 9})
-      .example({.inputs = {{DType::kU8, {6, 41}}},
-                .attrs = Attrs::of(SliceAttrs{{1, 3}, {6, 41}, {1, 2}}),
-                .int_high = 200})
+      .example(
+          {.inputs = {{DType::kU8, {6, 41}}}, .attrs = Attrs::of(SliceAttrs{{1, 3}, {6, 41}, {1, 2}}), .int_high = 200})
       .example({.inputs = {{DType::kF32, {4, 3}}}, .attrs = Attrs::of(SliceAttrs{{2, 0}, {2, 3}, {1, 1}})});
   ops.define<SliceAttrs>("slice_update")
       .summary("x with the elements a slice of these attributes would pick replaced by update.")
@@ -283,9 +282,8 @@ void define_parts(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {2, 3}}, {DType::kF32, {1, 3}}, {DType::kF32, {4, 3}}},
                 .attrs = Attrs::of(ConcatAttrs{0})})
       .example({.inputs = {{DType::kF32, {2, 3, 2}}, {DType::kF32, {2, 1, 2}}}, .attrs = Attrs::of(ConcatAttrs{-2})})
-      .example({.inputs = {{DType::kU8, {3, 2}}, {DType::kU8, {3, 5}}},
-                .attrs = Attrs::of(ConcatAttrs{1}),
-                .int_high = 200})
+      .example(
+          {.inputs = {{DType::kU8, {3, 2}}, {DType::kU8, {3, 5}}}, .attrs = Attrs::of(ConcatAttrs{1}), .int_high = 200})
       .example({.inputs = {{DType::kI16, {5, 21}}, {DType::kI16, {5, 0}}, {DType::kI16, {5, 35}}},
                 .attrs = Attrs::of(ConcatAttrs{1}),
                 .int_high = 999});

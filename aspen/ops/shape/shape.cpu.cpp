@@ -17,9 +17,7 @@ struct PlannedMove {
   StridedMove move;
 
   PlannedMove(std::size_t input, std::size_t size, const Move& m)
-      : input(input),
-        from(m.from * static_cast<std::int64_t>(size)),
-        to(m.to * static_cast<std::int64_t>(size)),
+      : input(input), from(m.from * static_cast<std::int64_t>(size)), to(m.to * static_cast<std::int64_t>(size)),
         move(size, m.shape, m.from_strides, m.to_strides) {}
 
   void run(const KernelArgs& args) const {
