@@ -13,12 +13,15 @@
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
+#include "aspen/ops/index/index.h"
 #include "aspen/ops/nll/nll.h"
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
+#include "aspen/ops/sort/sort.h"
 #include "aspen/ops/unary/unary.h"
 
 namespace aspen {
@@ -30,14 +33,80 @@ struct Case {
   Attrs attrs;
   std::vector<Shape> inputs;
   double flops = 0;             // 0: only the time and bytes count
-  std::size_t i32_inputs = 0;   // the last so many inputs are indices, all 0
+  std::size_t i32_inputs = 0;   // the last so many inputs are indices, or of scatter the second
   DType dtype = DType::kF32;    // of the others
   std::size_t bool_inputs = 0;  // but for the first so many, which are bool
+  std::int32_t top = 1;         // of the indices, exclusive
 };
 
 // Multiplications and additions of a convolution with square images.
 double conv_flops(std::int64_t n, std::int64_t c, std::int64_t o, std::int64_t kernel, std::int64_t out) {
   return 2.0 * static_cast<double>(n * c * o * kernel * kernel * out * out);
+}
+
+// Ops that move elements.
+void add_moves(std::vector<Case>& cases) {
+  Shape plane = {1024, 1024}, image = {16, 64, 56, 56}, photo = {16, 3, 224, 224};
+  SliceAttrs every_other{{0, 1}, {1024, 1024}, {1, 2}};
+  auto add = [&](std::string name, Attrs attrs, std::vector<Shape> inputs, DType dtype = DType::kF32) {
+    std::string op = name.substr(0, name.find('/'));
+    cases.push_back({std::move(name), std::move(op), std::move(attrs), std::move(inputs), 0, 0, dtype});
+  };
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kU8}) {
+    std::string type(name_of(dtype));
+    add("transpose/plane_" + type, Attrs::of(TransposeAttrs{{1, 0}}), {plane}, dtype);
+    add("transpose/channels_last_" + type, Attrs::of(TransposeAttrs{{0, 2, 3, 1}}), {image}, dtype);
+    add("transpose/photo_" + type, Attrs::of(TransposeAttrs{{0, 2, 3, 1}}), {photo}, dtype);
+    add("transpose/photo_back_" + type, Attrs::of(TransposeAttrs{{0, 3, 1, 2}}), {{16, 224, 224, 3}}, dtype);
+    add("reverse/rows_" + type, Attrs::of(ReverseAttrs{{1}}), {plane}, dtype);
+    add("slice/every_other_" + type, Attrs::of(every_other), {plane}, dtype);
+  }
+  add("transpose/heads", Attrs::of(TransposeAttrs{{0, 2, 1, 3}}), {{16, 128, 8, 64}});
+  add("transpose/pairs", Attrs::of(TransposeAttrs{{1, 0, 2}}), {{512, 512, 2}});
+  add("broadcast/rows", Attrs::of(BroadcastAttrs{plane}), {{1024}});
+  add("broadcast/columns", Attrs::of(BroadcastAttrs{plane}), {{1024, 1}});
+  add("reverse/outer", Attrs::of(ReverseAttrs{{0}}), {plane});
+  add("slice/part", Attrs::of(SliceAttrs{{0, 32, 0, 0}, {16, 64, 56, 56}, {1, 1, 1, 1}}), {image});
+  add("slice/narrow", Attrs::of(SliceAttrs{{0, 1}, {100000, 6}, {1, 1}}), {{100000, 8}});
+  add("slice_update/every_other", Attrs::of(every_other), {plane, {1024, 512}});
+  add("pad/image", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 1}, {0, 0, 0, 0}, 0}), {image});
+  add("pad/interior", Attrs::of(PadAttrs{{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 0, 1, 1}, 0}), {image});
+  add("pad/channels", Attrs::of(PadAttrs{{0, 0, 0, 0}, {0, 8, 0, 0}, {0, 0, 0, 0}, 0}), {image});
+  add("concat/channels", Attrs::of(ConcatAttrs{1}), {image, image});
+  add("concat/last", Attrs::of(ConcatAttrs{1}), {plane, {1024, 64}, plane});
+  add("concat/narrow", Attrs::of(ConcatAttrs{1}), {{100000, 3}, {100000, 5}});
+}
+
+// Ops that read and write by index.
+void add_indices(std::vector<Case>& cases) {
+  auto add = [&](std::string name, Attrs attrs, std::vector<Shape> inputs, std::int32_t top) {
+    std::string op = name.substr(0, name.find('/'));
+    cases.push_back({std::move(name), std::move(op), std::move(attrs), std::move(inputs), 0, 1, DType::kF32, top});
+  };
+  add("take/embedding", Attrs::of(TakeAttrs{0}), {{30000, 256}, {4096}}, 30000);
+  add("take/columns", Attrs::of(TakeAttrs{1}), {{1024, 1024}, {512}}, 1024);
+  add("gather/last", Attrs::of(GatherAttrs{1}), {{1024, 1024}, {1024, 512}}, 1024);
+  add("gather/first", Attrs::of(GatherAttrs{0}), {{1024, 1024}, {512, 1024}}, 1024);
+  for (const char* mode : {"add", "set", "max"}) {
+    std::string m = mode;
+    add("scatter_rows/embedding_" + m, Attrs::of(ScatterAttrs{0, m}), {{30000, 256}, {4096}, {4096, 256}}, 30000);
+    add("scatter_rows/numbers_" + m, Attrs::of(ScatterAttrs{0, m}), {{1000}, {500000}, {500000}}, 1000);
+    add("scatter/last_" + m, Attrs::of(ScatterAttrs{1, m}), {{1024, 1024}, {1024, 512}, {1024, 512}}, 1024);
+    add("scatter/first_" + m, Attrs::of(ScatterAttrs{0, m}), {{1024, 1024}, {512, 1024}, {512, 1024}}, 1024);
+  }
+}
+
+void add_sorts(std::vector<Case>& cases) {
+  auto add = [&](std::string name, SortAttrs attrs, Shape x, DType dtype = DType::kF32) {
+    cases.push_back({"sort/" + name, "sort", Attrs::of(attrs), {std::move(x)}, 0, 0, dtype});
+  };
+  add("rows", {1, false}, {256, 1000});
+  add("short", {1, false}, {4096, 64});
+  add("long", {0, false}, {1000000});
+  add("columns", {0, true}, {1000, 256});
+  add("half", {1, false}, {256, 1000}, DType::kF16);
+  add("top5", {1, true, 5}, {256, 1000});
+  add("top50_vocabulary", {1, true, 50}, {16, 30000});
 }
 
 std::vector<Case> cases() {
@@ -50,7 +119,7 @@ std::vector<Case> cases() {
   Shape hx = {16, 64, 28, 28}, large_x = {8, 64, 56, 56};
   double linear = 2.0 * 16 * 972 * 100, half_conv = conv_flops(16, 64, 64, 3, 28);
   constexpr DType kHalf = DType::kF16;
-  return {
+  std::vector<Case> all = {
       {"conv/cnn_first", "conv", Attrs::of(valid), {image, first_w}, first},
       {"conv_weight_grad/cnn_first",
        "conv_weight_grad",
@@ -154,13 +223,18 @@ std::vector<Case> cases() {
       {"reduce_sum/half", "reduce_sum", Attrs::of(ReduceAttrs{{0, 2, 3}}), {hx}, 0, 0, kHalf},
       {"softmax/half", "softmax", Attrs::of(SoftmaxAttrs{-1}), {{64, 128, 128}}, 0, 0, kHalf},
   };
+  add_moves(all);
+  add_indices(all);
+  add_sorts(all);
+  return all;
 }
 
 KernelRequest request_of(const Case& c) {
   Graph graph;
   std::vector<Value*> inputs;
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
-    DType dtype = i < c.bool_inputs ? DType::kBool : i + c.i32_inputs < c.inputs.size() ? c.dtype : DType::kI32;
+    bool is_index = c.op.starts_with("scatter") ? i == 1 : i + c.i32_inputs >= c.inputs.size();
+    DType dtype = i < c.bool_inputs ? DType::kBool : is_index ? DType::kI32 : c.dtype;
     inputs.push_back(graph.add_input("x", {dtype, c.inputs[i]}));
   }
   const OpDef& def = op_registry().find(c.op);
@@ -191,6 +265,7 @@ void run(benchmark::State& state, const Case& c, const Backend& backend) {
   std::unique_ptr<Kernel> kernel = backend.create_kernel(request);
   std::mt19937 random(0);
   std::uniform_real_distribution<float> uniform(-1, 1);
+  std::uniform_int_distribution<std::int32_t> whole(0, c.top - 1);
   std::vector<Memory> memory;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
@@ -205,7 +280,7 @@ void run(benchmark::State& state, const Case& c, const Backend& backend) {
       using T = typename decltype(tag)::type;
       auto* data = static_cast<T*>(memory.back().get());
       for (std::int64_t i = 0; i < input.type.numel(); ++i) {
-        data[i] = is_floating(input.type.dtype) ? static_cast<T>(uniform(random)) : T(0);
+        data[i] = is_floating(input.type.dtype) ? static_cast<T>(uniform(random)) : static_cast<T>(whole(random));
       }
     });
     inputs.push_back(memory.back().get());

@@ -7,6 +7,7 @@
 #include "aspen/ops/cast/cast.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
+#include "aspen/ops/index/index.h"
 #include "aspen/ops/loss_scale/loss_scale.h"
 #include "aspen/ops/nll/nll.h"
 #include "aspen/ops/normalize/normalize.h"
@@ -16,6 +17,7 @@
 #include "aspen/ops/reduce/reduce.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
+#include "aspen/ops/sort/sort.h"
 #include "aspen/ops/unary/unary.h"
 #include "aspen/runtime/thread_team.h"
 #include "tests/cpu/compare.h"
@@ -240,6 +242,50 @@ std::vector<LargeCase> elements() {
   };
 }
 
+std::vector<LargeCase> moves() {
+  Shape x{8, 20, 61, 61};
+  TensorType u8{DType::kU8, {1700, 900}};
+  SliceAttrs every_other{{0, 1}, {2000, 799}, {2, 2}};
+  return {
+      {"transpose", Attrs::of(TransposeAttrs{{0, 2, 3, 1}}), {f32(x)}},
+      {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {u8}, {.top = 200}},
+      {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {f16({3, 300000})}},
+      {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {f32({300000, 3})}},
+      {"broadcast", Attrs::of(BroadcastAttrs{{3, 300001}}), {f32({3, 1})}},
+      {"broadcast", Attrs::of(BroadcastAttrs{{1000, 801}}), {f32({801})}},
+      {"reverse", Attrs::of(ReverseAttrs{{1, 3}}), {f32(x)}},
+      {"slice", Attrs::of(every_other), {f32({2000, 801})}},
+      {"slice_update", Attrs::of(every_other), {f32({2000, 801}), f32({1000, 399})}},
+      {"pad", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 2}, {0, 0, 0, 0}, 2}), {f32(x)}},
+      {"pad", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 2}, {0, 0, 1, 1}, 2}), {f16(x)}},
+      {"concat", Attrs::of(ConcatAttrs{1}), {f32(x), f32(x)}},
+      {"concat", Attrs::of(ConcatAttrs{1}), {f32({5000, 101}), f32({5000, 3}), f32({5000, 200})}},
+  };
+}
+
+std::vector<LargeCase> indices() {
+  CompareOptions hundred{.top = 100};
+  std::vector<LargeCase> cases = {
+      {"take", Attrs::of(TakeAttrs{0}), {f32({100, 300}), i32({4000})}, hundred},
+      {"take", Attrs::of(TakeAttrs{1}), {f32({300, 100}), i32({2000})}, hundred},
+      {"gather", Attrs::of(GatherAttrs{1}), {f32({1000, 100}), i32({1000, 301})}, hundred},
+      {"gather", Attrs::of(GatherAttrs{0}), {f32({100, 1000}), i32({301, 1000})}, hundred},
+  };
+  for (const char* mode : {"set", "add", "max"}) {
+    auto add = [&](const char* op, std::int64_t axis, Shape x, Shape index, Shape update) {
+      cases.push_back({op, Attrs::of(ScatterAttrs{axis, mode}), {f32(x), i32(index), f32(update)}, hundred});
+    };
+    add("scatter_rows", 0, {100, 300}, {4000}, {4000, 300});
+    add("scatter_rows", 1, {50, 100, 12}, {2000}, {50, 2000, 12});
+    add("scatter", 1, {1000, 100}, {1000, 301}, {1000, 301});
+    add("scatter", 0, {100, 1000}, {301, 1000}, {301, 1000});
+    add("scatter", 1, {40, 100, 90}, {40, 100, 80}, {40, 100, 80});
+  }
+  cases.push_back({"sort", Attrs::of(SortAttrs{1, true}), {f32({50, 400, 3})}});
+  cases.push_back({"sort", Attrs::of(SortAttrs{1, true, 5}), {f32({50, 5000})}});
+  return cases;
+}
+
 std::vector<LargeCase> halves() {
   Shape x{4, 20, 61, 61};
   ConvAttrs same = plane(1, 1);
@@ -274,9 +320,11 @@ TEST(Threads, ConvolutionsHaveTheSameBits) { check_large(convolutions()); }
 TEST(Threads, RowsAndSumsHaveTheSameBits) { check_large(rows_and_sums()); }
 TEST(Threads, HalvesHaveTheSameBits) { check_large(halves()); }
 TEST(Threads, ElementsHaveTheSameBits) { check_large(elements()); }
+TEST(Threads, MovesHaveTheSameBits) { check_large(moves()); }
+TEST(Threads, IndicesHaveTheSameBits) { check_large(indices()); }
 
 TEST(Threads, ChunksEqualTheReference) {
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements()}) {
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices()}) {
     for (const LargeCase& c : cases) {
       CompareOptions options = c.options;
       options.tolerance = 2e-5;
@@ -303,7 +351,7 @@ TEST(Threads, AnErrorNamesTheFirstWrongPlace) {
 
 // Replicas share kernels.
 TEST(Threads, AKernelRunsOnSeveralThreadsAtOnce) {
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), halves()}) {
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), halves()}) {
     for (const LargeCase& c : cases) {
       KernelRequest request = request_of(c.op, c.attrs, c.inputs);
       std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);

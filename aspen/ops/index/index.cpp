@@ -155,8 +155,12 @@ void define_reads(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {2, 4, 3}}, {DType::kI32, {2, 3}}},
                 .attrs = Attrs::of(TakeAttrs{1}),
                 .int_high = 4})
+      .example({.inputs = {{DType::kF32, {3, 6}}, {DType::kI32, {}}}, .attrs = Attrs::of(TakeAttrs{-1}), .int_high = 6})
       .example(
-          {.inputs = {{DType::kF32, {3, 6}}, {DType::kI32, {}}}, .attrs = Attrs::of(TakeAttrs{-1}), .int_high = 6});
+          {.inputs = {{DType::kF32, {6, 35}}, {DType::kI32, {9}}}, .attrs = Attrs::of(TakeAttrs{0}), .int_high = 6})
+      .example({.inputs = {{DType::kBool, {2, 6, 3}}, {DType::kI32, {19}}},
+                .attrs = Attrs::of(TakeAttrs{1}),
+                .int_high = 2});
   ops.define<GatherAttrs>("gather")
       .summary("Single elements along an axis, as torch.gather.")
       .input("x", "any type")
@@ -170,6 +174,9 @@ void define_reads(OpRegistry& ops) {
       .example(
           {.inputs = {{DType::kF32, {3, 5}}, {DType::kI32, {3, 7}}}, .attrs = Attrs::of(GatherAttrs{1}), .int_high = 5})
       .example({.inputs = {{DType::kF32, {4, 3, 2}}, {DType::kI32, {5, 2, 1}}},
+                .attrs = Attrs::of(GatherAttrs{0}),
+                .int_high = 4})
+      .example({.inputs = {{DType::kI16, {4, 5}}, {DType::kI32, {3, 5}}},
                 .attrs = Attrs::of(GatherAttrs{0}),
                 .int_high = 4});
 }
@@ -214,7 +221,16 @@ void define_writes(OpRegistry& ops) {
         .example({.inputs = {{DType::kF32, {2, 5, 3}}, {DType::kI32, {2, 2}}, {DType::kF32, {2, 2, 2, 3}}},
                   .attrs = Attrs::of(ScatterAttrs{1, mode}),
                   .int_high = 5,
-                  .check_gradient = exact});
+                  .check_gradient = exact})
+        .example({.inputs = {{DType::kF32, {5, 37}}, {DType::kI32, {4}}, {DType::kF32, {4, 37}}},
+                  .attrs = Attrs::of(ScatterAttrs{0, mode}),
+                  .low = 0.5,
+                  .high = 2,
+                  .int_high = 5,
+                  .check_gradient = exact})
+        .example({.inputs = {{DType::kI32, {5, 3}}, {DType::kI32, {7}}, {DType::kI32, {7, 3}}},
+                  .attrs = Attrs::of(ScatterAttrs{0, mode}),
+                  .int_high = 5});
   }
 }
 

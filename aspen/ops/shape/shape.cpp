@@ -201,7 +201,12 @@ void define_layout(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {3, 4}}}, .attrs = Attrs::of(TransposeAttrs{{1, 0}})})
       .example({.inputs = {{DType::kF32, {2, 3, 4, 5}}}, .attrs = Attrs::of(TransposeAttrs{{2, 0, 3, 1}})})
       .example({.inputs = {{DType::kF16, {2, 3, 4}}}, .attrs = Attrs::of(TransposeAttrs{{0, 2, 1}})})
-      .example({.inputs = {{DType::kBool, {2, 3, 4}}}, .attrs = Attrs::of(TransposeAttrs{{2, 1, 0}})});
+      .example({.inputs = {{DType::kBool, {2, 3, 4}}}, .attrs = Attrs::of(TransposeAttrs{{2, 1, 0}})})
+      .example({.inputs = {{DType::kF32, {19, 21}}}, .attrs = Attrs::of(TransposeAttrs{{1, 0}})})
+      .example({.inputs = {{DType::kF32, {3, 17, 2}}}, .attrs = Attrs::of(TransposeAttrs{{1, 0, 2}})})
+      .example({.inputs = {{DType::kI16, {2, 37, 19}}}, .attrs = Attrs::of(TransposeAttrs{{2, 0, 1}}), .int_high = 999})
+      .example({.inputs = {{DType::kU8, {35, 67}}}, .attrs = Attrs::of(TransposeAttrs{{1, 0}}), .int_high = 200})
+      .example({.inputs = {{DType::kF32, {3, 50}}}, .attrs = Attrs::of(TransposeAttrs{{1, 0}})});
   ops.define<BroadcastAttrs>("broadcast")
       .summary("Repeats along axes of extent 1 and along new leading axes.")
       .input("x", "any type")
@@ -210,7 +215,9 @@ void define_layout(OpRegistry& ops) {
       .gradient([](GradientContext& c) { c.set(0, build::reduce_to(c.b, c.grad(), c.in(0)->shape())); })
       .example({.inputs = {{DType::kF32, {3, 1}}}, .attrs = Attrs::of(BroadcastAttrs{{2, 3, 4}})})
       .example({.inputs = {{DType::kF32, {}}}, .attrs = Attrs::of(BroadcastAttrs{{5}})})
-      .example({.inputs = {{DType::kI32, {1, 4}}}, .attrs = Attrs::of(BroadcastAttrs{{3, 4}}), .int_high = 9});
+      .example({.inputs = {{DType::kI32, {1, 4}}}, .attrs = Attrs::of(BroadcastAttrs{{3, 4}}), .int_high = 9})
+      .example({.inputs = {{DType::kBool, {3, 1, 5}}}, .attrs = Attrs::of(BroadcastAttrs{{3, 19, 5}})})
+      .example({.inputs = {{DType::kU8, {7, 1}}}, .attrs = Attrs::of(BroadcastAttrs{{7, 33}}), .int_high = 200});
   ops.define<ReverseAttrs>("reverse")
       .summary("Reverses the order along the axes.")
       .input("x", "any type")
@@ -218,7 +225,9 @@ void define_layout(OpRegistry& ops) {
       .infer(infer_reverse)
       .gradient([](GradientContext& c) { c.set(0, c.b.make("reverse", {c.grad()}, c.attrs<ReverseAttrs>())); })
       .example({.inputs = {{DType::kF32, {3, 4}}}, .attrs = Attrs::of(ReverseAttrs{{1}})})
-      .example({.inputs = {{DType::kF32, {2, 3, 4}}}, .attrs = Attrs::of(ReverseAttrs{{0, -1}})});
+      .example({.inputs = {{DType::kF32, {2, 3, 4}}}, .attrs = Attrs::of(ReverseAttrs{{0, -1}})})
+      .example({.inputs = {{DType::kI16, {3, 37}}}, .attrs = Attrs::of(ReverseAttrs{{1}}), .int_high = 999})
+      .example({.inputs = {{DType::kU8, {50, 3}}}, .attrs = Attrs::of(ReverseAttrs{{1}}), .int_high = 200});
 }
 
 void define_parts(OpRegistry& ops) {
@@ -230,7 +239,10 @@ void define_parts(OpRegistry& ops) {
       .gradient(slice_gradient)
       .example({.inputs = {{DType::kF32, {4, 6}}}, .attrs = Attrs::of(SliceAttrs{{1, 0}, {3, 6}, {1, 1}})})
       .example({.inputs = {{DType::kF32, {5, 8}}}, .attrs = Attrs::of(SliceAttrs{{0, 1}, {5, 8}, {2, 3}})})
-      .example({.inputs = {{DType::kI32, {7}}}, .attrs = Attrs::of(SliceAttrs{{2}, {7}, {2}}), .int_high = 9});
+      .example({.inputs = {{DType::kI32, {7}}}, .attrs = Attrs::of(SliceAttrs{{2}, {7}, {2}}), .int_high = 9})
+      .example(
+          {.inputs = {{DType::kU8, {6, 41}}}, .attrs = Attrs::of(SliceAttrs{{1, 3}, {6, 41}, {1, 2}}), .int_high = 200})
+      .example({.inputs = {{DType::kF32, {4, 3}}}, .attrs = Attrs::of(SliceAttrs{{2, 0}, {2, 3}, {1, 1}})});
   ops.define<SliceAttrs>("slice_update")
       .summary("x with the elements a slice of these attributes would pick replaced by update.")
       .input("x", "any type")
@@ -242,7 +254,9 @@ void define_parts(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {4, 6}}, {DType::kF32, {2, 6}}},
                 .attrs = Attrs::of(SliceAttrs{{1, 0}, {3, 6}, {1, 1}})})
       .example({.inputs = {{DType::kF32, {5, 8}}, {DType::kF32, {3, 3}}},
-                .attrs = Attrs::of(SliceAttrs{{0, 1}, {5, 8}, {2, 3}})});
+                .attrs = Attrs::of(SliceAttrs{{0, 1}, {5, 8}, {2, 3}})})
+      .example({.inputs = {{DType::kBool, {9, 35}}, {DType::kBool, {9, 33}}},
+                .attrs = Attrs::of(SliceAttrs{{0, 1}, {9, 34}, {1, 1}})});
   ops.define<PadAttrs>("pad")
       .summary("Puts `interior` values between neighbours, then `low` before and `high` after; negative crops.")
       .input("x", "any type")
@@ -252,7 +266,13 @@ void define_parts(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {2, 3}}}, .attrs = Attrs::of(PadAttrs{{1, 0}, {0, 2}, {0, 0}, 0.5})})
       .example({.inputs = {{DType::kF32, {3, 4}}}, .attrs = Attrs::of(PadAttrs{{-1, 1}, {1, -2}, {0, 1}, 0})})
       .example({.inputs = {{DType::kF32, {5}}}, .attrs = Attrs::of(PadAttrs{{-3}, {-2}, {2}, 0})})
-      .example({.inputs = {{DType::kI32, {2, 2}}}, .attrs = Attrs::of(PadAttrs{{1, 1}, {1, 1}, {0, 0}, -7})});
+      .example({.inputs = {{DType::kI32, {2, 2}}}, .attrs = Attrs::of(PadAttrs{{1, 1}, {1, 1}, {0, 0}, -7})})
+      .example({.inputs = {{DType::kF32, {}}}, .attrs = Attrs::of(PadAttrs{{}, {}, {}, 2})})
+      .example({.inputs = {{DType::kF32, {2, 3, 2, 3}}},
+                .attrs = Attrs::of(PadAttrs{{0, 1, 0, 0}, {0, 2, 0, 0}, {0, 1, 0, 0}, 1})})
+      .example({.inputs = {{DType::kU8, {2, 3, 17}}},
+                .attrs = Attrs::of(PadAttrs{{1, 0, 2}, {0, 1, 3}, {1, 0, 0}, 9}),
+                .int_high = 200});
   ops.define<ConcatAttrs>("concat")
       .summary("Joins the inputs along one axis.")
       .inputs("xs", "any one type, shapes equal but for the axis")
@@ -262,9 +282,11 @@ void define_parts(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {2, 3}}, {DType::kF32, {1, 3}}, {DType::kF32, {4, 3}}},
                 .attrs = Attrs::of(ConcatAttrs{0})})
       .example({.inputs = {{DType::kF32, {2, 3, 2}}, {DType::kF32, {2, 1, 2}}}, .attrs = Attrs::of(ConcatAttrs{-2})})
-      .example({.inputs = {{DType::kU8, {3, 2}}, {DType::kU8, {3, 5}}},
+      .example(
+          {.inputs = {{DType::kU8, {3, 2}}, {DType::kU8, {3, 5}}}, .attrs = Attrs::of(ConcatAttrs{1}), .int_high = 200})
+      .example({.inputs = {{DType::kI16, {5, 21}}, {DType::kI16, {5, 0}}, {DType::kI16, {5, 35}}},
                 .attrs = Attrs::of(ConcatAttrs{1}),
-                .int_high = 200});
+                .int_high = 999});
 }
 
 }  // namespace

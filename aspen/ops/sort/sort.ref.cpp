@@ -13,6 +13,7 @@ namespace {
 void sort(const KernelCall& call) {
   const auto& attrs = call.attrs<SortAttrs>();
   AxisLines lines(call.in_type(0).shape, attrs.axis, "sort");
+  std::int64_t wanted = attrs.wanted(lines.size);
   auto* order = call.workspace<std::int32_t>();
   dispatch(call.in_type(0).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -20,7 +21,7 @@ void sort(const KernelCall& call) {
     const T* x = call.in<T>(0);
     T* values = call.out<T>(0);
     std::int32_t* indices = call.out<std::int32_t>(1);
-    lines.for_each([&](std::int64_t, std::int64_t base) {
+    lines.for_each([&](std::int64_t number, std::int64_t base) {
       auto at = [&](std::int32_t k) { return static_cast<A>(x[base + k * lines.inner]); };
       auto less = [](A a, A b) { return a < b || (b != b && a == a); };
       std::iota(order, order + lines.size, 0);
@@ -30,9 +31,10 @@ void sort(const KernelCall& call) {
         if (less(b, a)) return attrs.descending;
         return i < j;
       });
-      for (std::int64_t k = 0; k < lines.size; ++k) {
-        values[base + k * lines.inner] = x[base + order[k] * lines.inner];
-        indices[base + k * lines.inner] = order[k];
+      std::int64_t to = number / lines.inner * wanted * lines.inner + number % lines.inner;
+      for (std::int64_t k = 0; k < wanted; ++k) {
+        values[to + k * lines.inner] = x[base + order[k] * lines.inner];
+        indices[to + k * lines.inner] = order[k];
       }
     });
   });

@@ -1,0 +1,283 @@
+// Indices are checked in a pass of their own, so that the loops that follow them need not. Reads are cut anywhere;
+// writes only between places that no two updates share, so that updates of one place meet in their order.
+#include "aspen/ops/index/index.h"
+
+#include <algorithm>
+
+#include "aspen/backends/api/callable_kernel.h"
+#include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/widened.h"
+#include "aspen/ops/index/check_index.h"
+
+namespace aspen {
+namespace {
+
+enum class ScatterMode { kSet, kAdd, kMul, kMax, kMin };  // as kScatterModes
+
+// Rows of the update, one behind the other, and where they go: both `stride` apart, `columns` of each.
+struct RowScatter {
+  std::int64_t count, stride, columns;
+};
+
+// Element i goes to i * step + index * stride.
+struct ElementScatter {
+  std::int64_t count, step, stride;
+};
+
+}  // namespace
+}  // namespace aspen
+
+#define ASPEN_ISA_FILE "aspen/ops/index/index_loops.inc"
+#include "aspen/backends/cpu/each_isa.h"
+
+namespace aspen {
+namespace {
+
+constexpr double kIndexCost = 1.0;  // of an element that is looked up, in nanoseconds
+
+// Names the first wrong index.
+class IndexCheck {
+ public:
+  IndexCheck(const KernelRequest& request, std::int64_t size)
+      : op_(request.op), shape_(request.inputs[1].type.shape), size_(size),
+        chunks_(cut_elements(request.inputs[1].type.numel(), kReadCost)) {}
+
+  void run(const KernelArgs& args) const {
+    auto* index = static_cast<const std::int32_t*>(args.inputs[1]);
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
+      auto size = static_cast<std::uint32_t>(std::min<std::int64_t>(size_, std::uint32_t{1} << 31));
+      if (ASPEN_BEST(all_below)(index + chunk.begin, chunk.size(), size)) return;
+      for (std::int64_t i = chunk.begin; i < chunk.end; ++i) checked_index(index[i], size_, op_, i, shape_);
+    });
+  }
+
+ private:
+  std::string op_;
+  Shape shape_;
+  std::int64_t size_;
+  Chunks chunks_;
+};
+
+// -- reads ------------------------------------------------------------------------------------------------------
+
+// A run of a size known to the compiler is one or two moves.
+template <std::int64_t kBytes>
+void copy_rows(const std::byte* x, const std::int32_t* index, std::int64_t count, std::int64_t bytes, std::byte* y) {
+  const std::int64_t run = kBytes != 0 ? kBytes : bytes;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memcpy(y + i * run, x + index[i] * run, static_cast<std::size_t>(run));
+  }
+}
+
+using CopyRows = void (*)(const std::byte*, const std::int32_t*, std::int64_t, std::int64_t, std::byte*);
+
+CopyRows copy_rows_of(std::int64_t bytes) {
+  switch (bytes) {
+    case 1: return copy_rows<1>;
+    case 2: return copy_rows<2>;
+    case 4: return copy_rows<4>;
+    case 8: return copy_rows<8>;
+    case 12: return copy_rows<12>;
+    case 16: return copy_rows<16>;
+    case 32: return copy_rows<32>;
+    case 64: return copy_rows<64>;
+    default: return copy_rows<0>;
+  }
+}
+
+std::unique_ptr<Kernel> make_take(const KernelRequest& request, std::string&) {
+  const TensorType& x = request.inputs[0].type;
+  AxisLines lines(x.shape, request.attrs.as<TakeAttrs>().axis, "take");
+  std::int64_t count = request.inputs[1].type.numel();
+  std::int64_t run = lines.inner * static_cast<std::int64_t>(size_of(x.dtype)), slab = lines.size * run;
+  double cost = kIndexCost + kMoveCost / 4 * static_cast<double>(run);
+  Chunks chunks = cut(lines.outer * count, cost * static_cast<double>(lines.outer * count));
+  return make_kernel([=, check = IndexCheck(request, lines.size), copy = copy_rows_of(run)](const KernelArgs& args) {
+    check.run(args);
+    auto* from = static_cast<const std::byte*>(args.inputs[0]);
+    auto* index = static_cast<const std::int32_t*>(args.inputs[1]);
+    auto* to = static_cast<std::byte*>(args.outputs[0]);
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      for (std::int64_t row = chunk.begin; row < chunk.end;) {
+        std::int64_t outer = row / count, first = row % count, n = std::min(count - first, chunk.end - row);
+        copy(from + outer * slab, index + first, n, run, to + row * run);
+        row += n;
+      }
+    });
+  });
+}
+
+// Rows of an index tensor and where they start in x, the axis it points along left out.
+StridedRows<1> rows_of_index(const KernelRequest& request, std::int64_t axis) {
+  std::array<std::vector<std::int64_t>, 1> strides = {contiguous_strides(request.inputs[0].type.shape)};
+  strides[0][axis] = 0;
+  return StridedRows<1>(request.inputs[1].type.shape, strides);
+}
+
+template <class T>
+std::unique_ptr<Kernel> make_typed_gather(const KernelRequest& request) {
+  const Shape& x = request.inputs[0].type.shape;
+  std::int64_t axis = normalize_axis(request.attrs.as<GatherAttrs>().axis, x, "gather");
+  std::int64_t stride = contiguous_strides(x)[axis];
+  ChunkedRows<1> chunked(rows_of_index(request, axis), kIndexCost);
+  return make_kernel([chunked, stride, check = IndexCheck(request, x[axis])](const KernelArgs& args) {
+    check.run(args);
+    std::int64_t step = chunked.rows().strides()[0];
+    chunked.for_each_piece(args, [&](std::int64_t first, const auto& offsets, std::int64_t n) {
+      const T* from = static_cast<const T*>(args.inputs[0]) + offsets[0];
+      const std::int32_t* index = static_cast<const std::int32_t*>(args.inputs[1]) + first;
+      T* to = static_cast<T*>(args.outputs[0]) + first;
+      for (std::int64_t i = 0; i < n; ++i) to[i] = from[i * step + index[i] * stride];
+    });
+  });
+}
+
+// Calls f with a type of as many bytes.
+template <class F>
+std::unique_ptr<Kernel> with_element_of(DType dtype, F&& f) {
+  switch (size_of(dtype)) {
+    case 1: return f(TypeTag<std::uint8_t>{});
+    case 2: return f(TypeTag<std::uint16_t>{});
+    case 4: return f(TypeTag<std::uint32_t>{});
+    default: return f(TypeTag<std::uint64_t>{});
+  }
+}
+
+std::unique_ptr<Kernel> make_gather(const KernelRequest& request, std::string&) {
+  return with_element_of(request.outputs[0].dtype,
+                         [&](auto tag) { return make_typed_gather<typename decltype(tag)::type>(request); });
+}
+
+// -- writes -----------------------------------------------------------------------------------------------------
+
+ScatterMode mode_of(const KernelRequest& request) {
+  const auto* found =
+      std::find(std::begin(kScatterModes), std::end(kScatterModes), request.attrs.as<ScatterAttrs>().mode);
+  return static_cast<ScatterMode>(found - std::begin(kScatterModes));
+}
+
+// The result starts as x.
+class Start {
+ public:
+  explicit Start(const TensorType& x)
+      : chunks_(cut(static_cast<std::int64_t>(x.bytes()), kMoveCost / 4 * static_cast<double>(x.bytes()),
+                    {.multiple = 64})) {}
+
+  void run(const KernelArgs& args) const {
+    if (args.inputs[0] == args.outputs[0]) return;
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
+      std::memcpy(static_cast<std::byte*>(args.outputs[0]) + chunk.begin,
+                  static_cast<const std::byte*>(args.inputs[0]) + chunk.begin, static_cast<std::size_t>(chunk.size()));
+    });
+  }
+
+ private:
+  Chunks chunks_;
+};
+
+// Cut between slabs before the axis, else between columns behind it.
+template <class T>
+std::unique_ptr<Kernel> make_typed_scatter_rows(const KernelRequest& request) {
+  const TensorType& x = request.inputs[0].type;
+  AxisLines lines(x.shape, request.attrs.as<ScatterAttrs>().axis, "scatter_rows");
+  std::int64_t count = request.inputs[1].type.numel(), slab = count * lines.inner;
+  double cost = (kIndexCost + kMoveCost * static_cast<double>(lines.inner)) * static_cast<double>(lines.outer * count);
+  bool whole = lines.outer >= 2 * worthwhile_parts(cost);
+  Chunks chunks = whole ? cut(lines.outer, cost) : cut(lines.inner, cost, {.multiple = 16, .least = 16});
+  return make_kernel(
+      [=, check = IndexCheck(request, lines.size), start = Start(x), mode = mode_of(request)](const KernelArgs& args) {
+        check.run(args);
+        start.run(args);
+        auto* index = static_cast<const std::int32_t*>(args.inputs[1]);
+        for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+          Chunk slabs = whole ? chunk : Chunk{0, 0, lines.outer}, columns = whole ? Chunk{0, 0, lines.inner} : chunk;
+          for (std::int64_t outer = slabs.begin; outer < slabs.end; ++outer) {
+            ASPEN_BEST(scatter_rows<T>)
+            (mode, {count, lines.inner, columns.size()}, index,
+             static_cast<const T*>(args.inputs[2]) + outer * slab + columns.begin,
+             static_cast<T*>(args.outputs[0]) + outer * lines.size * lines.inner + columns.begin);
+          }
+        });
+      });
+}
+
+// Groups of rows that differ before the axis meet nowhere, nor do columns that lie along another axis.
+class ScatterPieces {
+ public:
+  ScatterPieces(const KernelRequest& request, std::int64_t axis) : rows_(rows_of_index(request, axis)) {
+    const Shape& index = request.inputs[1].type.shape;
+    std::int64_t groups = numel(Shape(index.begin(), index.begin() + axis));
+    double cost = kIndexCost * static_cast<double>(rows_.size());
+    bool whole_groups = groups > 0 && rows_.num_rows() % groups == 0 && groups >= 2 * worthwhile_parts(cost);
+    group_ = whole_groups ? rows_.num_rows() / groups : rows_.num_rows();
+    cuts_columns_ = !whole_groups && rows_.strides()[0] != 0;
+    if (rows_.size() == 0) return;  // no chunks
+    chunks_ = whole_groups    ? cut(groups, cost)
+              : cuts_columns_ ? cut(rows_.row_size(), cost, {.multiple = 64, .least = 64})
+                              : Chunks(1, 1);
+  }
+
+  std::int64_t step() const { return rows_.strides()[0]; }
+
+  // Calls piece(first, offset, count).
+  template <class F>
+  void for_each(const KernelArgs& args, F&& piece) const {
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
+      std::int64_t begin = cuts_columns_ ? 0 : chunk.begin * group_;
+      std::int64_t end = cuts_columns_ ? rows_.num_rows() : chunk.end * group_;
+      std::int64_t column = cuts_columns_ ? chunk.begin : 0, n = cuts_columns_ ? chunk.size() : rows_.row_size();
+      rows_.for_each_row_in(begin, end, [&](std::int64_t first, const auto& offsets) {
+        piece(first + column, offsets[0] + column * rows_.strides()[0], n);
+      });
+    });
+  }
+
+ private:
+  StridedRows<1> rows_;
+  std::int64_t group_ = 1;
+  bool cuts_columns_ = false;
+  Chunks chunks_;
+};
+
+template <class T>
+std::unique_ptr<Kernel> make_typed_scatter(const KernelRequest& request) {
+  const TensorType& x = request.inputs[0].type;
+  std::int64_t axis = normalize_axis(request.attrs.as<ScatterAttrs>().axis, x.shape, "scatter");
+  std::int64_t stride = contiguous_strides(x.shape)[axis];
+  return make_kernel([pieces = ScatterPieces(request, axis), check = IndexCheck(request, x.shape[axis]),
+                      start = Start(x), mode = mode_of(request), stride](const KernelArgs& args) {
+    check.run(args);
+    start.run(args);
+    pieces.for_each(args, [&](std::int64_t first, std::int64_t offset, std::int64_t n) {
+      ASPEN_BEST(scatter_elements<T>)
+      (mode, {n, pieces.step(), stride}, static_cast<const std::int32_t*>(args.inputs[1]) + first,
+       static_cast<const T*>(args.inputs[2]) + first, static_cast<T*>(args.outputs[0]) + offset);
+    });
+  });
+}
+
+// Set moves elements of any type; the others compute, in float32 and int32 (and half through float).
+template <bool kRows>
+std::unique_ptr<Kernel> make_write(const KernelRequest& request, std::string& why) {
+  auto make = [&](auto tag) -> std::unique_ptr<Kernel> {
+    using T = typename decltype(tag)::type;
+    return kRows ? make_typed_scatter_rows<T>(request) : make_typed_scatter<T>(request);
+  };
+  DType dtype = request.outputs[0].dtype;
+  if (mode_of(request) == ScatterMode::kSet) return with_element_of(dtype, make);
+  if (dtype == DType::kF32) return make(TypeTag<float>{});
+  if (dtype == DType::kI32) return make(TypeTag<std::int32_t>{});
+  why = fmt::format("{}: the loops combine f32 and i32, not {}", request.op, to_string(request.outputs[0]));
+  return nullptr;
+}
+
+}  // namespace
+
+void register_index_cpu(KernelRegistry& kernels) {
+  kernels.add("take", make_take);
+  kernels.add("gather", make_gather);
+  add_with_half(kernels, "scatter", make_write<false>);
+  add_with_half(kernels, "scatter_rows", make_write<true>);
+}
+
+}  // namespace aspen
