@@ -81,7 +81,7 @@ void add_moves(std::vector<Case>& cases) {
 void add_indices(std::vector<Case>& cases) {
   auto add = [&](std::string name, Attrs attrs, std::vector<Shape> inputs, std::int32_t top) {
     std::string op = name.substr(0, name.find('/'));
-    cases.push_back({std::move(name), std::move(op), std::move(attrs), std::move(inputs), 0, 1, DType::kF32, top});
+    cases.push_back({std::move(name), std::move(op), std::move(attrs), std::move(inputs), 0, 1, DType::kF32, 0, top});
   };
   add("take/embedding", Attrs::of(TakeAttrs{0}), {{30000, 256}, {4096}}, 30000);
   add("take/columns", Attrs::of(TakeAttrs{1}), {{1024, 1024}, {512}}, 1024);

@@ -231,12 +231,13 @@ std::unique_ptr<c10::AutogradMetaInterface> make_traced_autograd_meta(TracedImpl
 }
 
 void install_variable_hooks() {
-  static const bool done = [] {
-    // Never destroyed: tensors may ask until the process ends.
-    at::impl::SetVariableHooks(new CapturingHooks(*at::impl::GetVariableHooks()));
-    return true;
+  // Never destroyed: tensors may ask until the process ends.
+  static CapturingHooks* const hooks = [] {
+    auto* made = new CapturingHooks(*at::impl::GetVariableHooks());
+    at::impl::SetVariableHooks(made);
+    return made;
   }();
-  (void)done;
+  static_cast<void>(hooks);
 }
 
 Autograd::Autograd(Recorder& recorder) : recorder_(recorder), first_sequence_nr_(at::sequence_number::peek()) {}

@@ -36,17 +36,11 @@ GraphText split(const std::string& text) {
   constexpr std::string_view kAt = " at \"";
   GraphText parts;
   for (std::size_t at = 0; at < text.size();) {
-    std::size_t end = at + 1;
-    std::string* part = &parts.graph;
-    if (text.compare(at, kAt.size(), kAt) == 0) {
-      end = end_of_word(text, at + kAt.size() - 1);
-      part = &parts.sources;
-    } else if (text[at] == '"') {
-      end = end_of_word(text, at);
-    } else {
-      end = std::min(text.find_first_of("\" ", at + 1), text.size());
-    }
-    part->append(text, at, end - at);
+    const bool is_source = text.compare(at, kAt.size(), kAt) == 0;
+    const std::size_t word = is_source ? at + kAt.size() - 1 : at;
+    const std::size_t end =
+        text[word] == '"' ? end_of_word(text, word) : std::min(text.find_first_of("\" ", at + 1), text.size());
+    (is_source ? parts.sources : parts.graph).append(text, at, end - at);
     at = end;
   }
   return parts;
