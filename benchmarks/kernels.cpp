@@ -294,7 +294,7 @@ void run(benchmark::State& state, const Case& c, const Backend& backend) {
   Memory workspace(kernel->workspace_bytes());
   StepContext step;
   KernelArgs args{inputs, outputs, workspace.get(), &step};
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     kernel->run(args);
     benchmark::ClobberMemory();
   }

@@ -108,7 +108,7 @@ TEST(Reduce, NanWins) {
   std::vector<float> x(100, 1.0f);
   x[37] = std::numeric_limits<float>::quiet_NaN();
   for (const char* op : {"reduce_max", "reduce_min"}) {
-    for (Shape shape : {Shape{1, 100}, Shape{100, 1}}) {
+    for (const Shape& shape : {Shape{1, 100}, Shape{100, 1}}) {
       KernelRequest request = request_of(op, Attrs::of(ReduceAttrs{{0, 1}, false}), {f32(shape)});
       EXPECT_TRUE(std::isnan(*run_kernel(tuned_backend(), request, {x.data()})[0].as<float>())) << op;
     }

@@ -181,8 +181,8 @@ std::unique_ptr<Kernel> make_unary_loop(const KernelRequest& request, UnaryLoop 
       });
     });
   }
-  return request.inputs[0].type.dtype == DType::kF16 ? narrow_unary<Half>(chunks, loop, parameters)
-                                                     : narrow_unary<BFloat16>(chunks, loop, parameters);
+  if (request.inputs[0].type.dtype == DType::kF16) return narrow_unary<Half>(chunks, loop, parameters);
+  return narrow_unary<BFloat16>(chunks, loop, parameters);
 }
 
 std::unique_ptr<Kernel> make_binary_loop(const KernelRequest& request, BinaryLoop loop,
@@ -193,8 +193,8 @@ std::unique_ptr<Kernel> make_binary_loop(const KernelRequest& request, BinaryLoo
         request, [=](const float* x, std::int64_t dx, const float* y, std::int64_t dy, void* z, std::int64_t first,
                      std::int64_t n) { loop(x, dx, y, dy, static_cast<float*>(z) + first, n, parameters); });
   }
-  return request.inputs[0].type.dtype == DType::kF16 ? narrow_binary<Half>(request, loop, parameters)
-                                                     : narrow_binary<BFloat16>(request, loop, parameters);
+  if (request.inputs[0].type.dtype == DType::kF16) return narrow_binary<Half>(request, loop, parameters);
+  return narrow_binary<BFloat16>(request, loop, parameters);
 }
 
 std::unique_ptr<Kernel> make_typed_unary(const KernelRequest& request, std::span<const TypedRow<TypedUnaryLoop>> rows,

@@ -261,7 +261,8 @@ template <bool kRows>
 std::unique_ptr<Kernel> make_write(const KernelRequest& request, std::string& why) {
   auto make = [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::type;
-    return kRows ? make_typed_scatter_rows<T>(request) : make_typed_scatter<T>(request);
+    if constexpr (kRows) return make_typed_scatter_rows<T>(request);
+    return make_typed_scatter<T>(request);
   };
   DType dtype = request.outputs[0].dtype;
   if (mode_of(request) == ScatterMode::kSet) return with_element_of(dtype, make);
