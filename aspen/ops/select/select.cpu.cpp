@@ -4,8 +4,8 @@
 namespace aspen {
 namespace {
 
-using SelectLoop = void (*)(const bool* condition, std::int64_t dc, const void* x, std::int64_t dx, const void* y,
-                            std::int64_t dy, void* z, std::int64_t n);
+using SelectLoop = void (*)(const std::uint8_t* condition, std::int64_t dc, const void* x, std::int64_t dx,
+                            const void* y, std::int64_t dy, void* z, std::int64_t n);
 
 }  // namespace
 }  // namespace aspen
@@ -32,11 +32,11 @@ std::unique_ptr<Kernel> make_select(const KernelRequest& request, std::string& w
     auto place = [&](std::size_t input, std::int64_t offset) {
       return static_cast<const std::byte*>(args.inputs[input]) + offset * size;
     };
-    chunked.for_each_piece(args,
-                           [&, dc = dc, dx = dx, dy = dy](std::int64_t first, const auto& offsets, std::int64_t n) {
-                             loop(static_cast<const bool*>(args.inputs[0]) + offsets[0], dc, place(1, offsets[1]), dx,
-                                  place(2, offsets[2]), dy, static_cast<std::byte*>(args.outputs[0]) + first * size, n);
-                           });
+    chunked.for_each_piece(
+        args, [&, dc = dc, dx = dx, dy = dy](std::int64_t first, const auto& offsets, std::int64_t n) {
+          loop(static_cast<const std::uint8_t*>(args.inputs[0]) + offsets[0], dc, place(1, offsets[1]), dx,
+               place(2, offsets[2]), dy, static_cast<std::byte*>(args.outputs[0]) + first * size, n);
+        });
   });
 }
 
