@@ -120,6 +120,8 @@ struct CompileOptions {
   bool stochastic_rounding = false;  // half results are rounded up or down at random
   std::optional<AutomaticLossScaling> automatic_loss_scaling;
   OptimizerSpec optimizer;
+  // Pointwise ops on tensors of so many elements run in groups: see passes/group_elementwise.h.
+  std::int64_t min_group_elements = 8192;
   std::vector<std::string> skip_passes;
   // Whether the graph is checked after every pass, against ir/verifier.h and what the pass promises, rather than once
   // after the last. Said by the environment variable ASPEN_VERIFY (1 or 0); without it, builds with assertions do.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "aspen/compiler/body_program.h"
+#include "aspen/compiler/group_kernel.h"
 #include "aspen/compiler/ir/body.h"
 #include "aspen/ops/control/control.h"
 
@@ -135,6 +136,7 @@ std::unique_ptr<Kernel> make_control_kernel(const KernelRequest& request, const 
   if (request.op == "loop") return std::make_unique<LoopKernel>(request, backend);
   if (request.op == "cond") return std::make_unique<CondKernel>(request, backend);
   if (request.op == "call") return std::make_unique<CallKernel>(request, backend);
+  if (request.op == "group") return make_group_kernel(request, backend);
   return nullptr;
 }
 

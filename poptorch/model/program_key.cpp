@@ -133,7 +133,7 @@ std::vector<ProgramKey::Setting> settings_of(const aspen::CompileOptions& option
   const auto& [training, gradient_accumulation, mean_reduction, running_mean, device_iterations, execution, num_stages,
                recompute, locations, liveness, prefetch_depth, separate_backward_phase, replicas, input_grouping,
                checks_floats, anchors, holds_inputs, half_dot_partials, half_conv_partials, stochastic_rounding,
-               automatic_loss_scaling, optimizer, skip_passes, verify_passes, progress] = options;
+               automatic_loss_scaling, optimizer, min_group_elements, skip_passes, verify_passes, progress] = options;
   static_cast<void>(verify_passes);  // these two change no program
   static_cast<void>(progress);
   const auto& [weights, optimizer_state, accumulators, activations] = locations;
@@ -146,7 +146,8 @@ std::vector<ProgramKey::Setting> settings_of(const aspen::CompileOptions& option
       "checks_floats", checks_floats)("anchors", anchors)("holds_inputs", holds_inputs)(
       "half_dot_partials", half_dot_partials)("half_conv_partials", half_conv_partials)(
       "stochastic_rounding", stochastic_rounding)("automatic_loss_scaling", automatic_loss_scaling)(
-      "optimizer", optimizer)("skip_passes", fmt::format("{}", fmt::join(skip_passes, ", ")));
+      "optimizer", optimizer)("min_group_elements", min_group_elements)(
+      "skip_passes", fmt::format("{}", fmt::join(skip_passes, ", ")));
   return list.settings;
 }
 

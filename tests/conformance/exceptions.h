@@ -16,6 +16,7 @@ inline constexpr NoExample kNoExamples[] = {
     {"cond", "as call"},
     {"custom_gradient", "its gradient is a function of the front end, which an example cannot name"},
     {"gradient_hook", "has no output: what it does shows only in a graph that is differentiated"},
+    {"group", "as call: tests/compiler/group_test.cpp"},
     {"host_call", "runs a function of the front end, which an example cannot name"},
     {"loop", "as call"},
     {"replica_add", "has no output: what it does shows only in a program with variables"},

@@ -178,6 +178,7 @@ CompileOptions random_options(std::uint64_t seed) {
   options.locations.optimizer_state.min_elements = 1;
   options.locations.accumulators.off_device = random.coin();
   options.locations.activations.off_device = random.coin();
+  if (random.coin()) options.min_group_elements = 1;
   return options;
 }
 

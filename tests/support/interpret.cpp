@@ -137,6 +137,8 @@ void Interpreter::run_bodies(const Instruction& instruction, Tensors& values, co
     const bool is_met = operands[0].numbers()[0] != 0;
     operands.erase(operands.begin());
     results = instruction.bodies[is_met ? 0 : 1]->results(operands, step);
+  } else if (op.is("group")) {
+    results = instruction.bodies[0]->results(operands, step);
   } else {
     const auto stream = static_cast<std::uint64_t>(op.attrs<CallAttrs>().stream);
     results = instruction.bodies[0]->results(operands, with_number(step, stream));

@@ -31,7 +31,7 @@ FOLDERS = sorted(p for p in (ROOT / "aspen/ops").iterdir() if p.is_dir())
 # Read and removed by the compiler.
 MARKS = {"body_input", "checkpoint", "custom_gradient", "detach", "gradient_hook", "graft", "loss", "overwrite"}
 # Their kernels are made by the compiler, of those of the ops in their graphs.
-CONTROL = {"call", "cond", "loop"}
+CONTROL = {"call", "cond", "group", "loop"}
 
 
 def names(text, pattern):

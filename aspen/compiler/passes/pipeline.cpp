@@ -7,6 +7,7 @@
 #include "aspen/compiler/passes/anchor_tensors.h"
 #include "aspen/compiler/passes/canonicalise.h"
 #include "aspen/compiler/passes/fold_constants.h"
+#include "aspen/compiler/passes/group_elementwise.h"
 #include "aspen/compiler/passes/hold_inputs.h"
 #include "aspen/compiler/passes/insert_optimizer.h"
 #include "aspen/compiler/passes/join_pads.h"
@@ -65,6 +66,7 @@ const Pass kOverlapLoads{"overlap_loads",
                          overlap_loads,
                          {kPartitioned},
                          {kPartitioned}};
+const Pass kGroupElementwise{"group_elementwise", "run pointwise ops that feed each other together", group_elementwise};
 const Pass kSchedule{"schedule",
                      "order the ops for little memory, writes of variables after their reads",
                      schedule,
@@ -112,18 +114,19 @@ std::vector<Pass> inference_pipeline() {
       kInsertTransfers,
       kOverlapIo,
       kOverlapLoads,
+      // What runs as one op.
+      kGroupElementwise,
       // The order of execution, which the memory plan takes as given.
       kSchedule,
   };
 }
 
 const std::vector<Pass>& all_passes() {
-  static const std::vector<Pass> passes{kSelectLoss,      kDifferentiate, kAnchorGradients, kAccumulateGradients,
-                                        kInsertOptimizer, kAnchorTensors, kHoldInputs,      kRemoveMarkers,
-                                        kCanonicalise,    kFoldConstants, kJoinPads,        kMergeCommon,
-                                        kSimplifyBodies,  kRemoveDead,    kRecompute,       kShardWeights,
-                                        kPlaceVariables,  kPartition,     kInsertTransfers, kOverlapIo,
-                                        kOverlapLoads,    kSchedule};
+  static const std::vector<Pass> passes{
+      kSelectLoss,      kDifferentiate, kAnchorGradients, kAccumulateGradients, kInsertOptimizer, kAnchorTensors,
+      kHoldInputs,      kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,        kMergeCommon,
+      kSimplifyBodies,  kRemoveDead,    kRecompute,       kShardWeights,        kPlaceVariables,  kPartition,
+      kInsertTransfers, kOverlapIo,     kOverlapLoads,    kGroupElementwise,    kSchedule};
   return passes;
 }
 

@@ -74,6 +74,7 @@ class OptionReader {
     for_kinds("sharded", &TensorLocation::sharded);
     for_all_kinds("min_elements", &TensorLocation::min_elements);
     for_all_kinds("min_shard_elements", &TensorLocation::min_shard_elements);
+    number("min_group_elements", options_.min_group_elements);
   }
 
   void add_optimizer_words() {

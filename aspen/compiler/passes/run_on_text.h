@@ -21,7 +21,7 @@ std::string run_passes_on_text(std::string_view text, const std::vector<std::str
 //   liveness=always_live|off_device_after_forward|off_device_after_forward_no_overlap|off_device_after_each_phase,
 //   separate_backward_phase,
 //   off_device=KIND,... and sharded=KIND,... of weights, optimizer_state, accumulators, activations,
-//   min_elements=N and min_shard_elements=N for all kinds,
+//   min_elements=N and min_shard_elements=N for all kinds, min_group_elements=N,
 //   optimizer=NAME, group=PARAMETER,... (may be repeated; momentum and nesterov belong to the group before them),
 //   no_bias_correction, centered, tf_variant, scales_loss, max_grad_norm=X,
 //   accumulators=f32|f16, first_order=f32|f16, second_order=f32|f16, keeps_parameter_types.

@@ -1,0 +1,41 @@
+// How the elements of a shape, and of operands that broadcast to it, are cut into tiles: whole rows as long as they are
+// short, else pieces of a row. Follows from the shapes alone. Used by the kernel of groups.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "aspen/base/tensor_type.h"
+
+namespace aspen {
+
+class Tiles {
+ public:
+  // About `elements` in a tile. Axes are merged where all operands allow it.
+  Tiles(const Shape& shape, const std::vector<Shape>& operands, std::int64_t elements);
+
+  std::int64_t count() const { return num_outer_ * pieces_; }
+  // All tiles are alike but for those at the end of the axis that is cut.
+  bool is_tail(std::int64_t tile) const { return tail_ != rows_ && tile % pieces_ == pieces_ - 1; }
+  bool has_tail() const { return tail_ != rows_; }
+  bool has_whole() const { return pieces_ > 1 || !has_tail(); }
+
+  // Of operand k in a tile.
+  Shape operand_shape(std::size_t k, bool is_tail) const;
+  // In elements, from the beginning of operand k to a tile.
+  std::int64_t offset(std::size_t k, std::int64_t tile) const;
+
+ private:
+  struct Axis {
+    std::int64_t extent = 1;
+    std::vector<std::int64_t> strides;  // by operand; 0: it broadcasts
+  };
+
+  void merge_axes(const Shape& shape, const std::vector<Shape>& operands);
+
+  std::vector<Axis> axes_;  // merged, outermost first; at least one
+  std::size_t cut_ = 0;     // the axis that tiles cut; they hold those after it whole
+  std::int64_t rows_ = 1, tail_ = 1, pieces_ = 1, num_outer_ = 1;
+};
+
+}  // namespace aspen
