@@ -191,6 +191,11 @@ class OpDef {
     pointwise_ = true;
     return *this;
   }
+  // Pointwise, and as fast as its result can be read from memory: rather computed again than kept.
+  OpDef& quick() {
+    quick_ = true;
+    return *this;
+  }
   // The result is part of the program: nothing computes it, and it is always at hand.
   OpDef& stored() {
     stored_ = true;
@@ -236,6 +241,7 @@ class OpDef {
   bool is_marker() const { return marker_; }
   bool does_broadcast() const { return broadcasts_; }
   bool is_pointwise() const { return pointwise_ || broadcasts_; }
+  bool is_quick() const { return quick_; }
   bool does_stop_gradients() const { return stops_gradients_; }
   double num_products(const Op& op) const { return products_ == nullptr ? 0 : products_(op); }
   const std::vector<std::pair<std::size_t, std::size_t>>& inplace_pairs() const { return inplace_; }
@@ -259,7 +265,7 @@ class OpDef {
   InplaceFunction inplace_rule_;
   ProductsFunction products_;
   bool alias_ = false, impure_ = false, droppable_ = false, random_ = false, broadcasts_ = false, pointwise_ = false,
-       stored_ = false, marker_ = false, stops_gradients_ = false, owns_graphs_ = false;
+       quick_ = false, stored_ = false, marker_ = false, stops_gradients_ = false, owns_graphs_ = false;
   std::vector<Example> examples_;
   Attrs default_attrs_;
 };

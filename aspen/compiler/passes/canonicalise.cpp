@@ -250,6 +250,19 @@ void skip_broadcasts(Builder& b, Op& op) {
   }
 }
 
+// What is one number everywhere is computed once: a pointwise op on nothing but fulls.
+Value* compute_once(Builder& b, const Op& op) {
+  const bool is_simple = op.def().is_pointwise() && op.is_function() && op.num_outputs() == 1;
+  if (!is_simple || op.num_inputs() == 0 || op.output()->type().numel() < 2) return nullptr;
+  std::vector<Value*> numbers;
+  for (const Value* input : op.inputs()) {
+    const Op* full = input == nullptr ? nullptr : made_by(input, "full");
+    if (full == nullptr) return nullptr;
+    numbers.push_back(full_of_shape(b, *full, {}));
+  }
+  return build::broadcast(b, b.emit(op.name(), std::move(numbers), op.attrs())->output(), op.output()->shape());
+}
+
 }  // namespace
 
 void canonicalise(Graph& graph, const PassContext&) {
@@ -262,6 +275,7 @@ void canonicalise(Graph& graph, const PassContext&) {
     auto rule = kRules.find(op->name());
     std::size_t size_before = graph.ops().size();
     Value* simpler = rule == kRules.end() ? nullptr : rule->second(b, *op);
+    if (simpler == nullptr) simpler = compute_once(b, *op);
     if (simpler == nullptr || simpler == op->output()) {
       ++place;
       continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <queue>
 #include <unordered_map>
@@ -31,6 +32,7 @@ class Grouper {
 
   void run() {
     find_levels();
+    put_off();
     if (!join()) return;
     for (const std::vector<Number>& members : ordered_units()) {
       if (members.size() == 1) {
@@ -93,6 +95,24 @@ class Grouper {
         raise(node, other.level + (is_boundary ? 1 : 0), is_boundary ? 1 : other.chain + 1);
       });
       if (node.chain > kLongestChain) raise(node, node.level + 1, 1);
+    }
+  }
+
+  // An op that was ready long before the ops that use it runs with them, if these may join it.
+  void put_off() {
+    for (Number i = nodes_.size(); i-- > 0;) {
+      Node& node = nodes_[i];
+      if (!node.can_join) continue;
+      std::int64_t latest = std::numeric_limits<std::int64_t>::max();
+      bool has_company = false;
+      for (const Op* user : node.op->output()->users()) {
+        const Node& after = nodes_[numbers_.at(user)];
+        const bool are_joined = may_join(node, after);
+        const std::int64_t limit = after.level - (are_joined ? 0 : 1);
+        has_company = limit < latest ? are_joined : has_company || (limit == latest && are_joined);
+        latest = std::min(latest, limit);
+      }
+      if (has_company && latest > node.level) node.level = latest;
     }
   }
 

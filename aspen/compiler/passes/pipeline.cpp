@@ -15,6 +15,7 @@
 #include "aspen/compiler/passes/recompute.h"
 #include "aspen/compiler/passes/remove_dead.h"
 #include "aspen/compiler/passes/remove_markers.h"
+#include "aspen/compiler/passes/repeat_quick.h"
 #include "aspen/compiler/passes/schedule.h"
 #include "aspen/compiler/passes/select_loss.h"
 #include "aspen/compiler/passes/simplify_bodies.h"
@@ -66,6 +67,7 @@ const Pass kOverlapLoads{"overlap_loads",
                          overlap_loads,
                          {kPartitioned},
                          {kPartitioned}};
+const Pass kRepeatQuick{"repeat_quick", "compute again what is computed faster than kept", repeat_quick};
 const Pass kGroupElementwise{"group_elementwise", "run pointwise ops that feed each other together", group_elementwise};
 const Pass kSchedule{"schedule",
                      "order the ops for little memory, writes of variables after their reads",
@@ -114,7 +116,9 @@ std::vector<Pass> inference_pipeline() {
       kInsertTransfers,
       kOverlapIo,
       kOverlapLoads,
-      // What runs as one op.
+      // What runs as one op, and what it then need not be handed.
+      kRepeatQuick,
+      kRemoveDead,
       kGroupElementwise,
       // The order of execution, which the memory plan takes as given.
       kSchedule,
@@ -123,10 +127,10 @@ std::vector<Pass> inference_pipeline() {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,      kDifferentiate, kAnchorGradients, kAccumulateGradients, kInsertOptimizer, kAnchorTensors,
-      kHoldInputs,      kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,        kMergeCommon,
-      kSimplifyBodies,  kRemoveDead,    kRecompute,       kShardWeights,        kPlaceVariables,  kPartition,
-      kInsertTransfers, kOverlapIo,     kOverlapLoads,    kGroupElementwise,    kSchedule};
+      kSelectLoss,      kDifferentiate, kAnchorGradients, kAccumulateGradients, kInsertOptimizer,  kAnchorTensors,
+      kHoldInputs,      kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,         kMergeCommon,
+      kSimplifyBodies,  kRemoveDead,    kRecompute,       kShardWeights,        kPlaceVariables,   kPartition,
+      kInsertTransfers, kOverlapIo,     kOverlapLoads,    kRepeatQuick,         kGroupElementwise, kSchedule};
   return passes;
 }
 

@@ -75,22 +75,27 @@ struct Row {
   ElementKind kind;
   double low, high;
   Rule by_a, by_b;  // nullptr: no gradient
+  bool is_quick = false;
 };
+
+constexpr bool kQuick = true;
 
 constexpr auto kAny = ElementKind::kAny;
 constexpr auto kFloating = ElementKind::kFloating;
 constexpr auto kNumeric = ElementKind::kNumeric;
 
 const Row kRows[] = {
-    {"add", "a + b; of bools: or.", kAny, -1, 1, pass, pass},
-    {"sub", "a - b", kNumeric, -1, 1, pass, pass_negated},
+    {"add", "a + b; of bools: or.", kAny, -1, 1, pass, pass, kQuick},
+    {"sub", "a - b", kNumeric, -1, 1, pass, pass_negated, kQuick},
     {"mul", "a * b; of bools: and.", kAny, -1, 1, [](auto& c) { return times(c, b(c)); },
-     [](auto& c) { return times(c, a(c)); }},
+     [](auto& c) { return times(c, a(c)); }, kQuick},
     {"div", "a / b", kFloating, 0.3, 2, [](auto& c) { return build::div(c.b, c.grad(), b(c)); },
      [](auto& c) { return times(c, build::neg(c.b, build::div(c.b, c.out(), b(c)))); }},
     {"pow", "a^b; of integers, a negative b gives 0 unless a is 1 or -1.", kNumeric, 0.3, 2, pow_base, pow_exponent},
-    {"max", "The larger; NaN wins, a tie shares the gradient.", kAny, -1, 1, extremum<0, true>, extremum<1, true>},
-    {"min", "The smaller; NaN wins, a tie shares the gradient.", kAny, -1, 1, extremum<0, false>, extremum<1, false>},
+    {"max", "The larger; NaN wins, a tie shares the gradient.", kAny, -1, 1, extremum<0, true>, extremum<1, true>,
+     kQuick},
+    {"min", "The smaller; NaN wins, a tie shares the gradient.", kAny, -1, 1, extremum<0, false>, extremum<1, false>,
+     kQuick},
     {"atan2", "Angle of the point (b, a).", kFloating, -1, 1, [](auto& c) { return over_squares(c, b(c)); },
      [](auto& c) { return over_squares(c, build::neg(c.b, a(c))); }},
     {"rem_floor", "Remainder with the sign of b; of integers, by 0 it is a.", kNumeric, 0.3, 2, pass,
@@ -99,18 +104,18 @@ const Row kRows[] = {
      remainder_divisor<kDivTrunc>},
     {"div_floor", "a / b rounded down; of integers, by 0 it is 0.", kNumeric, 0.3, 2, zero, zero},
     {"div_trunc", "a / b rounded toward 0; of integers, by 0 it is 0.", kNumeric, 0.3, 2, zero, zero},
-    {"bitand", "a & b", ElementKind::kIntegral, 0, 0, nullptr, nullptr},
-    {"bitor", "a | b", ElementKind::kIntegral, 0, 0, nullptr, nullptr},
-    {"bitxor", "a ^ b", ElementKind::kIntegral, 0, 0, nullptr, nullptr},
+    {"bitand", "a & b", ElementKind::kIntegral, 0, 0, nullptr, nullptr, kQuick},
+    {"bitor", "a | b", ElementKind::kIntegral, 0, 0, nullptr, nullptr, kQuick},
+    {"bitxor", "a ^ b", ElementKind::kIntegral, 0, 0, nullptr, nullptr, kQuick},
     {"shl", "a << b; 0 when b is negative or as large as the type.", ElementKind::kInteger, 0, 0, nullptr, nullptr},
     {"shr", "a >> b, keeping the sign; the sign alone when b is negative or as large as the type.",
      ElementKind::kInteger, 0, 0, nullptr, nullptr},
 };
 
 const Row kBoolRows[] = {
-    {"logical_and", "Are both not 0?", kAny, -1, 1, nullptr, nullptr},
-    {"logical_or", "Is any not 0?", kAny, -1, 1, nullptr, nullptr},
-    {"logical_xor", "Is exactly one not 0?", kAny, -1, 1, nullptr, nullptr},
+    {"logical_and", "Are both not 0?", kAny, -1, 1, nullptr, nullptr, kQuick},
+    {"logical_or", "Is any not 0?", kAny, -1, 1, nullptr, nullptr, kQuick},
+    {"logical_xor", "Is exactly one not 0?", kAny, -1, 1, nullptr, nullptr, kQuick},
 };
 
 void add_examples(OpDef& op, const Row& row) {
@@ -146,6 +151,7 @@ OpDef& define_row(OpRegistry& ops, const Row& row) {
                   .input("a", std::string(name_of(row.kind)))
                   .input("b", "type of a; shapes broadcast")
                   .broadcasts();
+  if (row.is_quick) op.quick();
   if (row.by_a != nullptr) {
     op.gradient([rules = std::array{row.by_a, row.by_b}](GradientContext& c) {
       for (std::size_t i = 0; i < 2; ++i) {

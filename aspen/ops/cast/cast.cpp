@@ -12,6 +12,7 @@ void define_cast(OpRegistry& ops) {
           .input("x", "any type")
           .output("y", "shape of x, the type asked for")
           .pointwise()
+          .quick()
           .infer([](const InferContext& c) {
             return std::vector<TensorType>{{c.attrs<CastAttrs>().dtype, c.in(0).shape}};
           })

@@ -19,6 +19,7 @@ void define_compare(OpRegistry& ops) {
         .output("y", "bool, broadcast shape")
         .infer(elementwise_to_bool(ElementKind::kAny))
         .broadcasts()
+        .quick()
         .example({.inputs = {{DType::kF32, {5, 7}}, {DType::kF32, {5, 7}}}})
         .example({.inputs = {{DType::kF32, {2, 3, 4}}, {DType::kF32, {3, 1}}}})
         .example({.inputs = {{DType::kI32, {6, 7}}, {DType::kI32, {}}}, .int_low = -2, .int_high = 3})

@@ -35,6 +35,7 @@ void define_select(OpRegistry& ops) {
                       .output("y", "type of a, broadcast shape")
                       .infer(infer_select)
                       .broadcasts()
+                      .quick()
                       .inplace(0, 1)
                       .inplace(0, 2)
                       .gradient(select_gradient);

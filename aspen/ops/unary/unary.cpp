@@ -122,6 +122,7 @@ OpDef& define_row(OpRegistry& ops, const Row& row) {
                   .example({.inputs = {{DType::kF32, {3, 7}}}, .low = row.low, .high = row.high})
                   .example({.inputs = {{DType::kF32, {}}}, .low = row.low, .high = row.high})
                   .example({.inputs = {{DType::kF32, {2, 37}}}, .low = row.low, .high = row.high});
+  if (row.kind != kFloating) op.quick();  // roundings and signs
   if (row.kind != kFloating) op.example({.inputs = {{DType::kI32, {37}}}, .int_low = -3, .int_high = 4});
   if (row.kind == ElementKind::kAny) op.example({.inputs = {{DType::kBool, {37}}}});
   if (row.gradient != nullptr) {
@@ -153,6 +154,7 @@ void define_with_attrs(OpRegistry& ops, const std::string& name, const std::stri
                     .input("g", "gradient of the output")
                     .output("dx", "shape and type of x")
                     .infer(same_types(kFloating))
+                    .pointwise()
                     .inplace(0, 1)
                     .inplace(0, 0);
   for (const A& attrs : examples) {
@@ -170,6 +172,7 @@ void define_output_gradient(OpRegistry& ops, const std::string& op, const std::s
       .input("g", "gradient of y")
       .output("dx", "shape and type of y")
       .infer(same_types(kFloating))
+      .pointwise()
       .inplace(0, 1)
       .inplace(0, 0)
       .example({.inputs = {{DType::kF32, {5, 7}}, {DType::kF32, {5, 7}}}, .low = low, .high = high});
@@ -190,6 +193,7 @@ void define_unary(OpRegistry& ops) {
       .output("y", "shape and type of x")
       .infer(elementwise(ElementKind::kIntegral))
       .pointwise()
+      .quick()
       .inplace(0, 0)
       .example({.inputs = {{DType::kI32, {37}}}, .int_low = -3, .int_high = 4})
       .example({.inputs = {{DType::kBool, {37}}}});
