@@ -127,7 +127,7 @@ TEST(Reduce, NanWinsInItsRowAlone) {
 }
 
 TEST(Normalize, EveryPatternOfAxes) {
-  for (const Axes& c : kAxes) {
+  for (const Axes& c : axes_of_every_width()) {
     Attrs attrs = Attrs::of(NormalizeAttrs{c.axes, 1e-5});
     compare("normalize", attrs, {f32(c.shape)}, {.low = 2, .high = 4});
     Shape statistics = c.shape;
