@@ -19,6 +19,7 @@
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/resize/resize.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
 #include "aspen/ops/sort/sort.h"
@@ -107,6 +108,41 @@ void add_sorts(std::vector<Case>& cases) {
   add("half", {1, false}, {256, 1000}, DType::kF16);
   add("top5", {1, true, 5}, {256, 1000});
   add("top50_vocabulary", {1, true, 50}, {16, 30000});
+}
+
+// Averages over windows and interpolation.
+void add_windows(std::vector<Case>& cases) {
+  auto add = [&](std::string name, Attrs attrs, Shape x) {
+    std::string op = name.substr(0, name.find('/'));
+    cases.push_back({std::move(name), std::move(op), std::move(attrs), {std::move(x)}});
+  };
+  Shape x = {8, 64, 56, 56}, half = {8, 64, 28, 28}, volume = {2, 16, 16, 28, 28};
+  PoolAttrs touching{{2, 2}, {2, 2}, {0, 0}, {1, 1}}, overlapping{{3, 3}, {1, 1}, {1, 1}, {1, 1}};
+  PoolAttrs strided{{3, 3}, {2, 2}, {1, 1}, {1, 1}}, block{{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}};
+  PoolAttrs strided_block{{3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}};
+  add("avg_pool/2x2", Attrs::of(touching), x);
+  add("avg_pool/3x3", Attrs::of(overlapping), x);
+  add("avg_pool/axis", Attrs::of(PoolAttrs{{2}, {2}, {0}, {1}}), {16, 64, 1024});
+  add("avg_pool/volume", Attrs::of(block), volume);
+  add("avg_pool_grad/2x2", Attrs::of(AvgPoolGradAttrs{touching, x}), half);
+  add("avg_pool_grad/3x3", Attrs::of(AvgPoolGradAttrs{overlapping, x}), x);
+  add("avg_pool_grad/3x3_stride2", Attrs::of(AvgPoolGradAttrs{strided, x}), half);
+  add("adaptive_avg_pool/7", Attrs::of(AdaptiveAvgPoolAttrs{{7, 7}, {}}), x);
+  add("adaptive_avg_pool/uneven", Attrs::of(AdaptiveAvgPoolAttrs{{13, 13}, {}}), x);
+  add("adaptive_avg_pool/1", Attrs::of(AdaptiveAvgPoolAttrs{{1, 1}, {}}), {32, 512, 7, 7});
+  add("adaptive_avg_pool_grad/7", Attrs::of(AdaptiveAvgPoolAttrs{{7, 7}, x}), {8, 64, 7, 7});
+  add("max_pool/volume", Attrs::of(block), volume);
+  add("max_pool/volume3", Attrs::of(strided_block), volume);
+  for (const char* mode : {"nearest", "linear", "cubic"}) {
+    std::string m = mode;
+    ResizeAttrs up{m, {56, 56}, {0.5, 0.5}}, down{m, {28, 28}, {2.0, 2.0}};
+    add("resize/" + m + "_up", Attrs::of(up), half);
+    add("resize/" + m + "_down", Attrs::of(down), x);
+    up.shape = half;
+    add("resize_grad/" + m + "_up", Attrs::of(up), x);
+  }
+  add("resize/linear_photo", Attrs::of(ResizeAttrs{"linear", {299, 299}, {224.0 / 299, 224.0 / 299}}),
+      {2, 3, 224, 224});
 }
 
 std::vector<Case> cases() {
@@ -226,6 +262,7 @@ std::vector<Case> cases() {
   add_moves(all);
   add_indices(all);
   add_sorts(all);
+  add_windows(all);
   return all;
 }
 

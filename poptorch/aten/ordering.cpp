@@ -12,10 +12,11 @@ struct Sorted {
   Expr values, indices;
 };
 
-Sorted sort(Expr x, std::int64_t axis, bool descending) {
+// The first so many of each line; -1: all.
+Sorted sort(Expr x, std::int64_t axis, bool descending, std::int64_t first = -1) {
   // Bool sorts as a number.
   Expr key = x.dtype() == DType::kBool ? cast(x, DType::kU8) : x;
-  aspen::Op* op = x.b->emit("sort", {key.v}, aspen::SortAttrs{axis, descending});
+  aspen::Op* op = x.b->emit("sort", {key.v}, aspen::SortAttrs{axis, descending, first});
   return {cast({x.b, op->output(0)}, x.dtype()), {x.b, op->output(1)}};
 }
 
@@ -66,8 +67,8 @@ void topk(Call& call) {
   std::int64_t k = call.integer("k"), size = l.x.size(l.axis);
   if (k < 0 || k > size)
     throw UserError("[topk] k = {} for axis {} of size {}; expected 0 <= k <= {}.", k, l.axis, size, size);
-  Sorted s = sort(l.x, l.axis, call.boolean("largest"));
-  give(call, l, slice(s.values, l.axis, 0, k), slice(s.indices, l.axis, 0, k));
+  Sorted s = sort(l.x, l.axis, call.boolean("largest"), k);
+  give(call, l, s.values, s.indices);
 }
 
 // The element at a position of the sorted line, and where it came from. `position`: shape of x with size 1 along axis.

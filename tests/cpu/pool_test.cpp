@@ -19,6 +19,17 @@ TEST(MaxPool, PaddingStrideDilationAndCeiling) {
   compare("max_pool", Attrs::of(PoolAttrs{{3}, {2}, {1}, {1}}), {f32({2, 3, 33})}, {.tolerance = 0});
 }
 
+TEST(MaxPool, ThreeAxes) {
+  compare("max_pool", Attrs::of(PoolAttrs{{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}}), {f32({2, 3, 6, 8, 17})},
+          {.tolerance = 0});
+  compare("max_pool", Attrs::of(PoolAttrs{{3, 2, 3}, {2, 1, 2}, {1, 1, 1}, {1, 2, 1}, true}), {f32({2, 3, 5, 7, 12})},
+          {.tolerance = 0});
+  compare("max_pool", Attrs::of(PoolAttrs{{1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}}), {f32({2, 3, 5, 8, 12})},
+          {.tolerance = 0});
+  compare("max_pool", Attrs::of(PoolAttrs{{1, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}}), {f32({2, 3, 1, 8, 12})},
+          {.tolerance = 0});
+}
+
 TEST(MaxPool, EqualElementsGiveTheFirst) {
   compare("max_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {f32({2, 3, 8, 8})},
           {.tolerance = 0, .low = 1, .high = 1});
@@ -57,6 +68,47 @@ TEST(MaxPool, GradientOfTouchingWindows) {
 TEST(MaxPool, GradientAddsWhereWindowsOverlap) {
   compare("max_pool_grad", Attrs::of(MaxPoolGradAttrs{{4, 5, 9, 9}}), {f32({4, 5, 4, 4}), i32({4, 5, 4, 4})},
           {.top = 81});
+}
+
+// Forward and gradient.
+void compare_average(const PoolAttrs& attrs, const Shape& x) {
+  TensorType y = request_of("avg_pool", Attrs::of(attrs), {f32(x)}).outputs[0];
+  compare("avg_pool", Attrs::of(attrs), {f32(x)});
+  compare("avg_pool_grad", Attrs::of(AvgPoolGradAttrs{attrs, x}), {y});
+}
+
+TEST(AvgPool, WindowsOfEveryKind) {
+  for (bool ceil_mode : {false, true}) {
+    for (bool count_include_pad : {false, true}) {
+      for (std::int64_t divisor : {0, 5}) {
+        auto rest = [&](PoolAttrs attrs) {
+          attrs.ceil_mode = ceil_mode;
+          attrs.count_include_pad = count_include_pad;
+          attrs.divisor = divisor;
+          return attrs;
+        };
+        compare_average(rest({{2, 2}, {2, 2}, {0, 0}}), {2, 3, 20, 38});
+        compare_average(rest({{3, 3}, {1, 1}, {1, 1}}), {2, 3, 11, 35});
+        compare_average(rest({{3, 3}, {2, 2}, {1, 1}}), {2, 3, 11, 35});
+        compare_average(rest({{2, 5}, {3, 4}, {1, 2}}), {2, 3, 11, 35});
+        compare_average(rest({{4}, {3}, {2}}), {2, 3, 35});
+        compare_average(rest({{2, 3, 2}, {2, 2, 1}, {1, 1, 0}}), {2, 3, 6, 7, 19});
+      }
+    }
+  }
+}
+
+TEST(AvgPool, AdaptiveBinsOfEveryKind) {
+  Shape x{2, 3, 12, 20};
+  for (std::int64_t rows : {1, 4, 5, 12, 15}) {
+    for (std::int64_t columns : {1, 5, 7, 20, 33}) {
+      Shape y{2, 3, rows, columns};
+      compare("adaptive_avg_pool", Attrs::of(AdaptiveAvgPoolAttrs{{rows, columns}, {}}), {f32(x)});
+      compare("adaptive_avg_pool_grad", Attrs::of(AdaptiveAvgPoolAttrs{{rows, columns}, x}), {f32(y)});
+    }
+  }
+  compare("adaptive_avg_pool", Attrs::of(AdaptiveAvgPoolAttrs{{5}, {}}), {f32({3, 4, 33})});
+  compare("adaptive_avg_pool", Attrs::of(AdaptiveAvgPoolAttrs{{2, 5, 4}, {}}), {f32({3, 4, 5, 6, 8})});
 }
 
 TEST(MaxPool, GradientChecksIndices) {

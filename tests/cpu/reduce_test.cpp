@@ -18,10 +18,11 @@ const std::vector<Axes> kAxes = {
     {{16, 12, 9, 9}, {1}}, {{5, 4, 3, 70}, {0, 2}}, {{3, 5, 7}, {0, 1, 2}},
     {{20000}, {0}},        {{1000, 3}, {0}},        {{48, 324}, {1}},
     {{2, 3, 1, 5}, {2}},   {{600, 65}, {0}},        {{4, 6, 5}, {1, 2}},
+    {{41, 100}, {1}},      {{70, 21}, {1}},         {{35, 9000}, {1}},
 };
 
 // Rows and columns shorter than a vector.
-const std::vector<Axes> kNarrowAxes = {{{700, 3}, {1}}, {{5, 700, 3}, {1}}, {{5, 4, 3}, {1}}};
+const std::vector<Axes> kNarrowAxes = {{{700, 3}, {1}}, {{5, 700, 3}, {1}}, {{5, 4, 3}, {1}}, {{100, 7}, {1}}};
 
 std::vector<Axes> axes_of_every_width() {
   std::vector<Axes> all = kAxes;
@@ -115,8 +116,18 @@ TEST(Reduce, NanWins) {
   }
 }
 
+TEST(Reduce, NanWinsInItsRowAlone) {
+  std::vector<float> x(40 * 37, 1.0f);
+  for (std::size_t row = 0; row < 37; ++row) x[row * 37 + row] = std::numeric_limits<float>::quiet_NaN();
+  for (const char* op : {"reduce_max", "reduce_min"}) {
+    KernelRequest request = request_of(op, Attrs::of(ReduceAttrs{{1}, false}), {f32({40, 37})});
+    auto y = run_kernel(tuned_backend(), request, {x.data()});
+    for (std::size_t row = 0; row < 40; ++row) EXPECT_EQ(std::isnan(y[0].as<float>()[row]), row < 37) << op << row;
+  }
+}
+
 TEST(Normalize, EveryPatternOfAxes) {
-  for (const Axes& c : kAxes) {
+  for (const Axes& c : axes_of_every_width()) {
     Attrs attrs = Attrs::of(NormalizeAttrs{c.axes, 1e-5});
     compare("normalize", attrs, {f32(c.shape)}, {.low = 2, .high = 4});
     Shape statistics = c.shape;

@@ -15,6 +15,7 @@
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/random/random.h"
 #include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/resize/resize.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
 #include "aspen/ops/sort/sort.h"
@@ -286,6 +287,29 @@ std::vector<LargeCase> indices() {
   return cases;
 }
 
+// Whole planes, and bands of few large ones.
+std::vector<LargeCase> windows() {
+  PoolAttrs window{{3, 3}, {2, 2}, {1, 1}, {1, 1}}, block{{3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}};
+  Shape many{4, 20, 61, 61}, few{1, 2, 601, 601};
+  ResizeAttrs doubled{"linear", {122, 122}, {0.5, 0.5}}, stretched{"cubic", {700, 500}, {601.0 / 700, 601.0 / 500}};
+  ResizeAttrs doubled_grad = doubled, stretched_grad = stretched;
+  doubled_grad.shape = many;
+  stretched_grad.shape = few;
+  return {
+      {"avg_pool", Attrs::of(window), {f32(many)}},
+      {"avg_pool", Attrs::of(window), {f32(few)}},
+      {"avg_pool_grad", Attrs::of(AvgPoolGradAttrs{window, many}), {f32({4, 20, 31, 31})}},
+      {"avg_pool_grad", Attrs::of(AvgPoolGradAttrs{window, few}), {f32({1, 2, 301, 301})}},
+      {"adaptive_avg_pool", Attrs::of(AdaptiveAvgPoolAttrs{{7, 7}, {}}), {f32(many)}},
+      {"adaptive_avg_pool_grad", Attrs::of(AdaptiveAvgPoolAttrs{{7, 7}, many}), {f32({4, 20, 7, 7})}},
+      {"max_pool", Attrs::of(block), {f32({2, 8, 20, 31, 31})}},
+      {"resize", Attrs::of(doubled), {f32(many)}},
+      {"resize", Attrs::of(stretched), {f32(few)}},
+      {"resize_grad", Attrs::of(doubled_grad), {f32({4, 20, 122, 122})}},
+      {"resize_grad", Attrs::of(stretched_grad), {f32({1, 2, 700, 500})}},
+  };
+}
+
 std::vector<LargeCase> halves() {
   Shape x{4, 20, 61, 61};
   ConvAttrs same = plane(1, 1);
@@ -320,11 +344,12 @@ TEST(Threads, ConvolutionsHaveTheSameBits) { check_large(convolutions()); }
 TEST(Threads, RowsAndSumsHaveTheSameBits) { check_large(rows_and_sums()); }
 TEST(Threads, HalvesHaveTheSameBits) { check_large(halves()); }
 TEST(Threads, ElementsHaveTheSameBits) { check_large(elements()); }
+TEST(Threads, WindowsHaveTheSameBits) { check_large(windows()); }
 TEST(Threads, MovesHaveTheSameBits) { check_large(moves()); }
 TEST(Threads, IndicesHaveTheSameBits) { check_large(indices()); }
 
 TEST(Threads, ChunksEqualTheReference) {
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices()}) {
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), windows()}) {
     for (const LargeCase& c : cases) {
       CompareOptions options = c.options;
       options.tolerance = 2e-5;
@@ -351,7 +376,8 @@ TEST(Threads, AnErrorNamesTheFirstWrongPlace) {
 
 // Replicas share kernels.
 TEST(Threads, AKernelRunsOnSeveralThreadsAtOnce) {
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), halves()}) {
+  for (const auto& cases :
+       {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), windows(), halves()}) {
     for (const LargeCase& c : cases) {
       KernelRequest request = request_of(c.op, c.attrs, c.inputs);
       std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);

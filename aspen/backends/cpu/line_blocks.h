@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
 
 namespace aspen {
@@ -54,5 +55,21 @@ class LineBlocks {
   std::int64_t across_;
   Chunks chunks_;
 };
+
+// A kernel that calls loop(block, settings..., args) for every block of the lines along an axis of the first input;
+// declines if there is no loop.
+template <class Loop, class... Settings>
+std::unique_ptr<Kernel> make_line_kernel(const KernelRequest& request, std::string& why, std::int64_t axis, Loop loop,
+                                         Settings... settings) {
+  const TensorType& x = request.inputs[0].type;
+  if (loop == nullptr) {
+    why = fmt::format("{}: no vector loop for {}", request.op, to_string(x));
+    return nullptr;
+  }
+  LineBlocks blocks(AxisLines(x.shape, axis, request.op.c_str()), kMoveCost);
+  return make_kernel([=](const KernelArgs& args) {
+    blocks.for_each(args, [&](const LineBlock& block) { loop(block, settings..., args); });
+  });
+}
 
 }  // namespace aspen

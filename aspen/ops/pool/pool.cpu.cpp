@@ -1,19 +1,26 @@
-// Maximum pooling over one or two axes; the averages and three axes run on the reference, averages of half through
-// float.
+// Maximum pooling over one to three axes, and averages as sums along one axis at a time. Half goes through float.
 #include "aspen/ops/pool/pool.h"
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/separable_map.h"
 #include "aspen/backends/cpu/widened.h"
+#include "aspen/ops/pool/bins.ref.h"
 
 namespace aspen {
 namespace {
 
+// One axis of the windows.
+struct PoolAxis {
+  std::int64_t in = 1, out = 1, kernel = 1, stride = 1, padding = 0, dilation = 1;
+};
+
 struct PoolShape {
   std::int64_t planes = 0;
-  std::int64_t height = 1, width = 1, out_height = 1, out_width = 1;
-  std::int64_t kernel_y = 1, kernel_x = 1, stride_y = 1, stride_x = 1;
-  std::int64_t pad_y = 0, pad_x = 0, dilation_y = 1, dilation_x = 1;
+  PoolAxis z, y, x;  // outermost first; those that are not there are the default
+
+  std::int64_t in_count() const { return z.in * y.in * x.in; }
+  std::int64_t out_count() const { return z.out * y.out * x.out; }
 };
 
 }  // namespace
@@ -25,36 +32,30 @@ struct PoolShape {
 namespace aspen {
 namespace {
 
-std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request, std::string& why) {
+PoolShape pool_shape(const KernelRequest& request) {
   const Shape &x = request.inputs[0].type.shape, &y = request.outputs[0].shape;
   const auto& attrs = request.attrs.as<PoolAttrs>();
-  if (request.inputs[0].type.dtype != DType::kF32 || x.size() > 4) {
-    why = fmt::format("max_pool: the vector loops take f32 with one or two axes, not {}",
-                      to_string(request.inputs[0].type));
+  PoolShape s{.planes = x[0] * x[1]};
+  PoolAxis* axes[] = {&s.x, &s.y, &s.z};
+  for (std::size_t i = 0; i < attrs.kernel.size(); ++i) {
+    std::size_t a = attrs.kernel.size() - 1 - i;
+    *axes[i] = {x[a + 2], y[a + 2], attrs.kernel[a], attrs.stride[a], attrs.padding[a], attrs.dilation[a]};
+  }
+  return s;
+}
+
+std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request, std::string& why) {
+  if (request.inputs[0].type.dtype != DType::kF32) {
+    why = fmt::format("max_pool: the vector loops take f32, not {}", to_string(request.inputs[0].type));
     return nullptr;
   }
-  PoolShape s{.planes = x[0] * x[1]};
-  std::size_t last = x.size() - 1, axis = attrs.kernel.size() - 1;
-  s.width = x[last];
-  s.out_width = y[last];
-  s.kernel_x = attrs.kernel[axis];
-  s.stride_x = attrs.stride[axis];
-  s.pad_x = attrs.padding[axis];
-  s.dilation_x = attrs.dilation[axis];
-  if (axis == 1) {
-    s.height = x[2];
-    s.out_height = y[2];
-    s.kernel_y = attrs.kernel[0];
-    s.stride_y = attrs.stride[0];
-    s.pad_y = attrs.padding[0];
-    s.dilation_y = attrs.dilation[0];
-  }
-  double taps = static_cast<double>(request.outputs[0].numel() * s.kernel_y * s.kernel_x);
+  PoolShape s = pool_shape(request);
+  double taps = static_cast<double>(request.outputs[0].numel() * s.z.kernel * s.y.kernel * s.x.kernel);
   return make_kernel([s, chunks = cut(s.planes, kMoveCost * taps)](const KernelArgs& args) {
     for_each_chunk(args, chunks, [&](const Chunk& chunk) {
       PoolShape part = s;
       part.planes = chunk.size();
-      std::int64_t from = chunk.begin * s.height * s.width, to = chunk.begin * s.out_height * s.out_width;
+      std::int64_t from = chunk.begin * s.in_count(), to = chunk.begin * s.out_count();
       ASPEN_BEST(max_pool)
       (part, static_cast<const float*>(args.inputs[0]) + from, static_cast<float*>(args.outputs[0]) + to,
        static_cast<std::int32_t*>(args.outputs[1]) + to);
@@ -69,26 +70,80 @@ std::unique_ptr<Kernel> make_max_pool_grad(const KernelRequest& request, std::st
     return nullptr;
   }
   const Shape& x = request.outputs[0].shape;
-  PoolShape s{.planes = x[0] * x[1], .width = x.back(), .out_width = g.shape.back()};
+  PoolShape s{.planes = x[0] * x[1]};
+  s.x = {.in = x.back(), .out = g.shape.back()};
   for (std::size_t i = 2; i + 1 < x.size(); ++i) {
-    s.height *= x[i];
-    s.out_height *= g.shape[i];
+    s.y.in *= x[i];
+    s.y.out *= g.shape[i];
   }
   Chunks chunks = cut(s.planes, kMoveCost * static_cast<double>(request.outputs[0].numel()));
   return make_kernel([s, chunks](const KernelArgs& args) {
     for_each_chunk(args, chunks, [&](const Chunk& chunk) {
       PoolShape part = s;
       part.planes = chunk.size();
-      std::int64_t from = chunk.begin * s.out_height * s.out_width, to = chunk.begin * s.height * s.width;
+      std::int64_t from = chunk.begin * s.out_count(), to = chunk.begin * s.in_count();
       auto* index = static_cast<const std::int32_t*>(args.inputs[1]) + from;
       std::int64_t bad = ASPEN_BEST(max_pool_grad)(part, static_cast<const float*>(args.inputs[0]) + from, index,
                                                    static_cast<float*>(args.outputs[0]) + to);
       if (bad >= 0) {
         throw UserError("[max_pool_grad] index {} at position {} is out of range for a plane of {} elements.",
-                        index[bad], from + bad, s.height * s.width);
+                        index[bad], from + bad, s.in_count());
       }
     });
   });
+}
+
+// -- averages ---------------------------------------------------------------------------------------------------
+
+MapAxis sum_axis(const Bins& bins, std::int64_t in, std::int64_t step) {
+  TapLists lists;
+  for (const Bin& bin : bins) {
+    auto& list = lists.emplace_back();
+    for (std::int64_t i = bin.begin; i < bin.end; ++i) list.push_back({i, 1.0f});
+  }
+  return {std::move(lists), in, step};
+}
+
+// A window of padding alone has nothing to divide.
+std::vector<float> lengths_of(const Bins& outer, const Bins& inner) {
+  std::vector<float> lengths;
+  for (const Bin& a : outer) {
+    for (const Bin& b : inner) lengths.push_back(static_cast<float>(std::max<std::int64_t>(a.length * b.length, 1)));
+  }
+  return lengths;
+}
+
+// attrs is nullptr for adaptive windows.
+std::unique_ptr<Kernel> make_average(const KernelRequest& request, const PoolAttrs* attrs, bool gradient,
+                                     std::string& why) {
+  if (request.outputs[0].dtype != DType::kF32) {
+    why = fmt::format("{}: the vector loops take f32, not {}", request.op, to_string(request.outputs[0]));
+    return nullptr;
+  }
+  const Shape& x = gradient ? request.outputs[0].shape : request.inputs[0].type.shape;
+  const Shape& y = gradient ? request.inputs[0].type.shape : request.outputs[0].shape;
+  MapAxis axes[3];
+  Bins bins[3] = {{{0, 1, 1}}, {{0, 1, 1}}, {{0, 1, 1}}};
+  for (std::size_t i = 2; i < x.size(); ++i) {
+    std::size_t a = 3 - x.size() + i;
+    bins[a] = attrs != nullptr ? window_bins(*attrs, i - 2, x[i], y[i]) : adaptive_bins(x[i], y[i]);
+    std::int64_t adaptive_step = x[i] % y[i] == 0 ? x[i] / y[i] : 0;
+    MapAxis axis = sum_axis(bins[a], x[i], attrs != nullptr ? attrs->stride[i - 2] : adaptive_step);
+    axes[a] = gradient ? turned(axis) : axis;
+  }
+  Divisors divisors{gradient ? Divisors::Of::kInputs : Divisors::Of::kOutputs, lengths_of(bins[0], bins[1]),
+                    lengths_of({{0, 1, 1}}, bins[2])};
+  if (attrs != nullptr && attrs->divisor != 0) {
+    std::fill(divisors.rows.begin(), divisors.rows.end(), 1.0f);
+    std::fill(divisors.columns.begin(), divisors.columns.end(), static_cast<float>(attrs->divisor));
+  }
+  SeparableMap map(x[0] * x[1], axes, std::move(divisors));
+  std::size_t bytes = map.workspace_bytes();
+  return make_kernel(
+      [map = std::move(map)](const KernelArgs& args) {
+        map.run(args, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]));
+      },
+      bytes);
 }
 
 }  // namespace
@@ -96,9 +151,18 @@ std::unique_ptr<Kernel> make_max_pool_grad(const KernelRequest& request, std::st
 void register_pool_cpu(KernelRegistry& kernels) {
   add_with_half(kernels, "max_pool", make_max_pool);
   add_with_half(kernels, "max_pool_grad", make_max_pool_grad);
-  for (const char* op : {"avg_pool", "avg_pool_grad", "adaptive_avg_pool", "adaptive_avg_pool_grad"}) {
-    kernels.add(op, widened(make_reference_kernel));
-  }
+  add_with_half(kernels, "avg_pool", [](const KernelRequest& request, std::string& why) {
+    return make_average(request, &request.attrs.as<PoolAttrs>(), false, why);
+  });
+  add_with_half(kernels, "avg_pool_grad", [](const KernelRequest& request, std::string& why) {
+    return make_average(request, &request.attrs.as<AvgPoolGradAttrs>().pool, true, why);
+  });
+  add_with_half(kernels, "adaptive_avg_pool", [](const KernelRequest& request, std::string& why) {
+    return make_average(request, nullptr, false, why);
+  });
+  add_with_half(kernels, "adaptive_avg_pool_grad", [](const KernelRequest& request, std::string& why) {
+    return make_average(request, nullptr, true, why);
+  });
 }
 
 }  // namespace aspen

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "aspen/backends/api/kernel.h"
+#include "aspen/ops/pool/bins.ref.h"
 
 namespace aspen {
 namespace {
@@ -116,35 +117,6 @@ std::size_t plane_workspace(const KernelRequest& request) {
 }
 
 // -- averages ---------------------------------------------------------------------------------------------------
-
-struct Bin {
-  std::int64_t begin, end;  // elements it holds
-  std::int64_t length;      // what it counts in the divisor
-};
-
-using Bins = std::vector<Bin>;
-
-Bins window_bins(const PoolAttrs& attrs, std::size_t axis, std::int64_t in, std::int64_t out) {
-  Bins bins;
-  for (std::int64_t p = 0; p < out; ++p) {
-    std::int64_t begin = p * attrs.stride[axis] - attrs.padding[axis];
-    std::int64_t end = std::min(begin + attrs.kernel[axis], in + attrs.padding[axis]);
-    std::int64_t padded = end - begin;
-    begin = std::max<std::int64_t>(begin, 0);
-    end = std::max(begin, std::min(end, in));
-    bins.push_back({begin, end, attrs.count_include_pad ? padded : end - begin});
-  }
-  return bins;
-}
-
-Bins adaptive_bins(std::int64_t in, std::int64_t out) {
-  Bins bins;
-  for (std::int64_t p = 0; p < out; ++p) {
-    std::int64_t begin = p * in / out, end = ((p + 1) * in + out - 1) / out;
-    bins.push_back({begin, end, end - begin});
-  }
-  return bins;
-}
 
 class AverageKernel final : public Kernel {
  public:

@@ -3,7 +3,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/line_blocks.h"
 #include "aspen/ops/reduce/reduce.h"
 
@@ -31,18 +30,9 @@ struct ScanRow {
 namespace aspen {
 
 std::unique_ptr<Kernel> make_scan(const KernelRequest& request, std::string& why) {
-  const TensorType& x = request.inputs[0].type;
-  ScanLoop loop = ASPEN_BEST(find_scan)(request.op, x.dtype);
-  if (loop == nullptr) {
-    why = fmt::format("{}: no vector loop for {}", request.op, to_string(x));
-    return nullptr;
-  }
   const auto& attrs = request.attrs.as<ScanAttrs>();
-  LineBlocks blocks(AxisLines(x.shape, attrs.axis, request.op.c_str()), kMoveCost);
-  ScanOrder order{attrs.reverse, attrs.exclusive};
-  return make_kernel([blocks, order, loop](const KernelArgs& args) {
-    blocks.for_each(args, [&](const LineBlock& block) { loop(block, order, args); });
-  });
+  ScanLoop loop = ASPEN_BEST(find_scan)(request.op, request.inputs[0].type.dtype);
+  return make_line_kernel(request, why, attrs.axis, loop, ScanOrder{attrs.reverse, attrs.exclusive});
 }
 
 }  // namespace aspen

@@ -15,14 +15,15 @@ namespace {
 
 using Keyed = std::uint64_t;  // the key above, the place along the line below
 
-// The bits of a float of any size as a number in its order: the two zeros are equal, all NaN are and come last.
+// The bits of a float of any size as a number in its order: the two zeros are equal, all NaN are and come last. Without
+// branches, which nobody could foretell.
 template <class Bits>
 std::uint32_t float_key(Bits bits, Bits infinity) {
-  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
-  auto magnitude = static_cast<Bits>(bits & static_cast<Bits>(~kSign));
-  if (magnitude > infinity) return std::numeric_limits<Bits>::max();
-  bool negative = (bits & kSign) != 0 && magnitude != 0;
-  return static_cast<Bits>(negative ? static_cast<Bits>(~bits) : static_cast<Bits>(magnitude | kSign));
+  constexpr std::uint32_t kSign = std::uint32_t{1} << (8 * sizeof(Bits) - 1), kAll = 2 * (kSign - 1) + 1;
+  std::uint32_t magnitude = bits & (kSign - 1), negative = 0u - static_cast<std::uint32_t>((bits & kSign) != 0);
+  negative = magnitude == 0 ? 0 : negative;
+  std::uint32_t key = ((magnitude | kSign) ^ (negative & kAll)) & kAll;
+  return magnitude > infinity ? kAll : key;
 }
 
 inline std::uint32_t key_of(float x) { return float_key(std::bit_cast<std::uint32_t>(x), 0x7f800000u); }
@@ -42,10 +43,13 @@ struct Line {
   std::int64_t size, stride;
   bool descending;
 
-  Keyed operator[](std::int64_t i) const {
+  std::uint32_t key(std::int64_t i) const {
     constexpr std::uint32_t kAll = std::numeric_limits<std::uint32_t>::max() >> (32 - 8 * sizeof(T));
-    std::uint32_t key = key_of(x[i * stride]);
-    return static_cast<Keyed>(descending ? kAll - key : key) << 32 | static_cast<Keyed>(i);
+    return key_of(x[i * stride]) ^ (descending ? kAll : 0);
+  }
+  Keyed operator[](std::int64_t i) const { return keyed(key(i), i); }
+  static Keyed keyed(std::uint32_t key, std::int64_t i) {
+    return static_cast<Keyed>(key) << 32 | static_cast<Keyed>(i);
   }
 };
 
@@ -92,20 +96,31 @@ const Keyed* sort_all(const Line<T>& line, Keyed* items, Keyed* other) {
 
 std::int64_t room_for_candidates(std::int64_t wanted) { return 2 * std::max<std::int64_t>(wanted, 32); }
 
-// Keeps what is below the last one wanted so far, and drops what is not whenever there is no room.
+// Keeps what is below the last one wanted so far, and drops what is not whenever there is no room. Most elements are
+// passed by a block at a time.
 template <class T>
 const Keyed* sort_first(const Line<T>& line, std::int64_t wanted, Keyed* items) {
+  constexpr std::int64_t kBlock = 64;
   const std::int64_t room = room_for_candidates(wanted);
   Keyed limit = std::numeric_limits<Keyed>::max();
   std::int64_t count = 0;
-  for (std::int64_t i = 0; i < line.size; ++i) {
-    Keyed item = line[i];
-    if (item >= limit) continue;
-    items[count++] = item;
-    if (count < room) continue;
-    std::nth_element(items, items + wanted - 1, items + count);
-    limit = items[wanted - 1];
-    count = wanted;
+  for (std::int64_t begin = 0; begin < line.size; begin += kBlock) {
+    const std::int64_t n = std::min(kBlock, line.size - begin);
+    const auto limit_key = static_cast<std::uint32_t>(limit >> 32);
+    std::uint32_t keys[kBlock], any = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      keys[i] = line.key(begin + i);
+      any |= keys[i] <= limit_key ? 1u : 0u;
+    }
+    for (std::int64_t i = 0; any != 0 && i < n; ++i) {
+      Keyed item = Line<T>::keyed(keys[i], begin + i);
+      if (item >= limit) continue;
+      items[count++] = item;
+      if (count < room) continue;
+      std::nth_element(items, items + wanted - 1, items + count);
+      limit = items[wanted - 1];
+      count = wanted;
+    }
   }
   if (count > wanted) std::nth_element(items, items + wanted - 1, items + count);
   std::sort(items, items + wanted);
