@@ -5,6 +5,7 @@ import torch
 from . import poptorch_core, profiling
 from ._async_data_accessor import AsynchronousDataAccessor
 from ._combined_batches import combined
+from ._image_loading import iterator_of
 from ._logging import logger
 from .enums import DataLoaderMode
 from .errors import createPoptorchError
@@ -35,6 +36,7 @@ class DataLoader(torch.utils.data.DataLoader):
             raise AssertionError(f"DataLoader expects poptorch.Options first, not {type(options).__name__}")
         options._freeze()
         self._accessor = None
+        self._logged_way = None
         self._options = options
         factor, _ = poptorch_core.micro_batches(options._store, True)
         partition = auto_distributed_partitioning and options.Distributed.numProcesses > 1
@@ -179,6 +181,11 @@ class DataLoader(torch.utils.data.DataLoader):
             if self._batches_per_item > 1:
                 return combined(super().__iter__(), self._batches_per_item, self._drop_last_item)
             return super().__iter__()
+
+    def _get_iterator(self):
+        """Of torch's interface: called for each epoch, or for all of them if workers persist."""
+        iterator = iterator_of(self)
+        return super()._get_iterator() if iterator is None else iterator
 
     def terminate(self):
         """Ends the process of an asynchronous loader."""

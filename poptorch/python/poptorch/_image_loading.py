@@ -1,0 +1,120 @@
+"""Iterators over loaders of known images: they give what torch's give, in the same order, without making sample by sample
+and without starting workers."""
+
+import collections
+import sys
+
+import torch
+from torch.utils.data import dataloader as torch_loader
+from torch.utils.data._utils import collate
+
+from . import poptorch_core
+from ._logging import logger
+
+_COLLATE_FUNCTIONS = dict(collate.default_collate_fn_map)
+
+
+class NotKnown(Exception):
+    """The reason why samples must be made by the data set itself."""
+
+
+def _check_settings(loader):
+    """What a user has a say in must be as it is by default."""
+    refusals = [
+        ("torchvision.datasets" not in sys.modules, "the data set is none of torchvision"),
+        (not loader._auto_collation or loader._dataset_kind != torch_loader._DatasetKind.Map, "it makes no batches"),
+        (loader.collate_fn is not collate.default_collate, "it has a collate_fn"),
+        (collate.default_collate_fn_map != _COLLATE_FUNCTIONS, "the default collation was changed"),
+        (loader.worker_init_fn is not None, "it has a worker_init_fn"),
+        (loader.multiprocessing_context is not None, "it has a multiprocessing_context"),
+        (loader.pin_memory and torch.cuda.is_available(), "it pins memory"),
+        (torch.utils.data.get_worker_info() is not None, "it runs in a worker"),
+    ]
+    for applies, reason in refusals:
+        if applies:
+            raise NotKnown(reason)
+
+
+def _known_images(loader):
+    """None if the samples must be made by the data set. The log tells the way, and the reason if it is the long one."""
+    limit = poptorch_core.loader_memory() if loader.num_workers > 0 else None
+    try:
+        _check_settings(loader)
+        from ._known_images import KnownImages  # pylint: disable=import-outside-toplevel  # for those who need it
+
+        known = KnownImages(loader.dataset, limit)
+        way = f"batches of {known.description} are made in C++, without workers"
+    except NotKnown as reason:
+        known, way = None, f"samples are made one by one: {reason}"
+    except Exception as error:  # pylint: disable=broad-except  # the usual way tells the user, if it is an error there
+        known, way = None, f"samples are made one by one: {type(error).__name__}, {error}"
+    if way != loader._logged_way:
+        loader._logged_way = way
+        logger.debug("DataLoader: %s", way)
+    return known
+
+
+def iterator_of(loader):
+    """An iterator for a loader of known images, None for others."""
+    known = _known_images(loader)
+    if known is None:
+        return None
+    return _CopiedImagesIter(loader, known) if loader.num_workers > 0 else _ImagesIter(loader, known)
+
+
+class _ImagesIter(torch_loader._BaseDataLoaderIter):
+    """In place of a loader without workers: sees changes of the data set at once."""
+
+    def __init__(self, loader, known):
+        super().__init__(loader)
+        self._loader = loader
+        self._known = known
+
+    def _next_data(self):
+        return self._batch(self._next_index())
+
+    def _batch(self, indices):
+        if self._known is not None and not self._known.is_unchanged():
+            self._known = _known_images(self._loader)
+        return _batch(self._known, self._dataset, indices)
+
+
+def _batch(known, dataset, indices):
+    item = known.batch(indices) if known is not None else None
+    return item if item is not None else collate.default_collate([dataset[index] for index in indices])
+
+
+class _CopiedImagesIter(torch_loader._BaseDataLoaderIter):
+    """In place of a loader with workers, which have the data set as it was when they started. Indices are drawn as far
+    ahead as for workers: a user may see how far a generator or a sampler is."""
+
+    def __init__(self, loader, known):
+        loader.check_worker_number_rationality()
+        super().__init__(loader)
+        self._known = known
+        self._ahead = collections.deque()
+        self._draw_first()
+
+    def _reset(self, loader, first_iter=False):
+        super()._reset(loader, first_iter)
+        self._draw_first()
+
+    def _draw_first(self):
+        self._ahead.clear()
+        for _ in range(self._prefetch_factor * self._num_workers):
+            self._draw()
+
+    def _draw(self):
+        indices = next(self._sampler_iter, None)
+        if indices is not None:
+            self._ahead.append(indices)
+
+    def _next_data(self):
+        if not self._ahead:
+            raise StopIteration
+        item = _batch(self._known, self._dataset, self._ahead.popleft())
+        self._draw()
+        return item
+
+    def _shutdown_workers(self):
+        """There are none; programs call it nevertheless."""
