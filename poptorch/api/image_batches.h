@@ -46,7 +46,7 @@ class ImageBatches {
 // The elements of a row of int64 at those places; nothing if it does not have one of them.
 std::optional<at::Tensor> picked_numbers(const at::Tensor& row, const std::vector<std::int64_t>& indices);
 
-// Bytes that a data loader may use to hold a data set: what ASPEN_LOADER_MEMORY says, 1G without it.
+// Bytes that a data loader may hold of a data set: what ASPEN_LOADER_MEMORY says, 1G without it.
 std::uint64_t loader_memory();
 
 }  // namespace poptorch

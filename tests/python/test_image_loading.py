@@ -127,6 +127,15 @@ CHAINS = {
     "padded later": [transforms.ToTensor(), transforms.Pad(1, fill=0.25), transforms.Normalize(MEAN, STD)],
     "reflected": [transforms.Pad(3, padding_mode="reflect"), transforms.ToTensor()],
     "repeated": [transforms.ToTensor(), transforms.Pad(3, padding_mode="edge"), transforms.CenterCrop(9)],
+    "resized": [transforms.Resize((12, 5)), *NORMALIZED],
+    "resized by its shorter side": [transforms.Resize(13), transforms.CenterCrop(10), transforms.ToTensor()],
+    "resized to the nearest": [transforms.Resize(9, transforms.InterpolationMode.NEAREST), transforms.PILToTensor()],
+    "resized by cubes": [transforms.Resize(4, transforms.InterpolationMode.BICUBIC), transforms.ToTensor()],
+    "resized later": [transforms.ToTensor(), transforms.Resize((5, 7)), transforms.Normalize(MEAN, STD)],
+    "grey": [transforms.Grayscale(), *NORMALIZED],
+    "grey in colour": [transforms.Grayscale(3), transforms.ToTensor(), transforms.Normalize(MEAN, STD)],
+    "grey later": [transforms.ToTensor(), transforms.Grayscale(), transforms.Pad(1)],
+    "grey and small": [transforms.Pad(1), transforms.Grayscale(), transforms.Resize(5), *NORMALIZED],
     "mirrored": [transforms.Pad((2, 1), padding_mode="symmetric"), transforms.PILToTensor()],
 }
 
@@ -389,7 +398,7 @@ def test_the_log_tells_what_is_known(capfd):
         assert is_known(loader)
     finally:
         poptorch.setLogLevel("WARN")
-    assert "batches of MNIST of 37 images with ToTensor, Normalize are made in C++" in capfd.readouterr().err
+    assert "batches of MNIST of 37 images are made in C++ by ToTensor, Normalize" in capfd.readouterr().err
 
 
 def test_a_replaced_method_is_not_known(monkeypatch):
@@ -425,6 +434,54 @@ def test_errors_are_those_of_the_data_set():
 def test_images_without_a_transform_are_no_tensors():
     with pytest.raises(TypeError, match="default_collate"):
         list(poptorch.DataLoader(poptorch.Options(), digits(transform=transforms.Compose([])), batch_size=4))
+
+
+# -- what is remembered -----------------------------------------------------------------------------------------------
+class Counted:
+    """Counts the images that a transform of the library is applied to."""
+
+    def __init__(self, monkeypatch, name):
+        self.count = 0
+        original = getattr(transforms.functional, name)
+
+        def counting(image, *arguments, **settings):
+            self.count += 1
+            return original(image, *arguments, **settings)
+
+        monkeypatch.setattr(transforms.functional, name, counting)
+
+
+@pytest.mark.parametrize("workers", [{"num_workers": 0}, {"num_workers": 1, "persistent_workers": False},
+                                     {"num_workers": 1, "persistent_workers": True}])
+def test_images_are_resized_once(monkeypatch, workers):
+    counted = Counted(monkeypatch, "resize")
+    loader = poptorch.DataLoader(poptorch.Options(), chained(transforms.Resize(5), *NORMALIZED), batch_size=1,
+                                 shuffle=True, **workers)
+    for _ in range(3):
+        assert len(list(loader)) == 37
+    assert is_known(loader) and 37 <= counted.count < 60  # some more to find out what the transform does
+
+
+def test_images_that_change_are_resized_again():
+    dataset = chained(transforms.Resize(5), *NORMALIZED)
+    ours, theirs = loaders(dataset)
+    assert_same(list(ours), list(theirs))
+    dataset.data[3:9] += 100
+    assert_same(list(ours), list(theirs))
+    dataset.transform.transforms[0].size = 6
+    assert_same(list(ours), list(theirs))
+    dataset.transform.transforms[2].mean = (0.25,)
+    assert_same(list(ours), list(theirs))
+    assert is_known(ours)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    dataset = chained(transforms.Resize((5, 5)), *NORMALIZED)
+    monkeypatch.setenv("ASPEN_LOADER_MEMORY", str(37 * (9 * 7 + 5 * 5)))  # the rows and what they are made of
+    assert is_known(poptorch.DataLoader(poptorch.Options(), dataset, batch_size=4))
+    assert not is_known(poptorch.DataLoader(poptorch.Options(), dataset, batch_size=4, num_workers=1))  # copies, too
+    monkeypatch.setenv("ASPEN_LOADER_MEMORY", "3K")
+    assert not is_known(poptorch.DataLoader(poptorch.Options(), dataset, batch_size=4))
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ class DataLoader(torch.utils.data.DataLoader):
             raise AssertionError(f"DataLoader expects poptorch.Options first, not {type(options).__name__}")
         options._freeze()
         self._accessor = None
+        self._memory = None  # of known images, and what the log has told of them
         self._logged_way = None
         self._options = options
         factor, _ = poptorch_core.micro_batches(options._store, True)

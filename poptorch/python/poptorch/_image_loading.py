@@ -1,5 +1,5 @@
-"""Iterators over loaders of known images: they give what torch's give, in the same order, without making sample by sample
-and without starting workers."""
+"""Iterators over loaders of known images: they give what torch's give, in the same order, without making sample by
+sample and without starting workers."""
 
 import collections
 import sys
@@ -37,13 +37,15 @@ def _check_settings(loader):
 
 def _known_images(loader):
     """None if the samples must be made by the data set. The log tells the way, and the reason if it is the long one."""
-    limit = poptorch_core.loader_memory() if loader.num_workers > 0 else None
+    limit = poptorch_core.loader_memory()
     try:
         _check_settings(loader)
-        from ._known_images import KnownImages  # pylint: disable=import-outside-toplevel  # for those who need it
+        from ._known_images import KnownImages, Memory  # pylint: disable=import-outside-toplevel  # only if needed
 
-        known = KnownImages(loader.dataset, limit)
-        way = f"batches of {known.description} are made in C++, without workers"
+        if loader._memory is None:
+            loader._memory = Memory()
+        known = KnownImages(loader.dataset, loader.num_workers > 0, limit, loader._memory)
+        way = f"batches of {known.description}, without workers"
     except NotKnown as reason:
         known, way = None, f"samples are made one by one: {reason}"
     except Exception as error:  # pylint: disable=broad-except  # the usual way tells the user, if it is an error there
@@ -62,36 +64,42 @@ def iterator_of(loader):
     return _CopiedImagesIter(loader, known) if loader.num_workers > 0 else _ImagesIter(loader, known)
 
 
-class _ImagesIter(torch_loader._BaseDataLoaderIter):
+class _KnownImagesIter(torch_loader._BaseDataLoaderIter):
+    def __init__(self, loader, known):
+        super().__init__(loader)
+        self._known = known
+
+    def __next__(self):
+        # Torch's notes a name for its profiler, which takes as long as a small batch.
+        return super().__next__() if torch.autograd._profiler_enabled() else self._next_data()
+
+    def _batch(self, indices):
+        """As the data set itself makes it where an index is not one of an image."""
+        item = self._known.batch(indices) if self._known is not None else None
+        return item if item is not None else collate.default_collate([self._dataset[index] for index in indices])
+
+
+class _ImagesIter(_KnownImagesIter):
     """In place of a loader without workers: sees changes of the data set at once."""
 
     def __init__(self, loader, known):
-        super().__init__(loader)
+        super().__init__(loader, known)
         self._loader = loader
-        self._known = known
 
     def _next_data(self):
-        return self._batch(self._next_index())
-
-    def _batch(self, indices):
+        indices = self._next_index()
         if self._known is not None and not self._known.is_unchanged():
             self._known = _known_images(self._loader)
-        return _batch(self._known, self._dataset, indices)
+        return self._batch(indices)
 
 
-def _batch(known, dataset, indices):
-    item = known.batch(indices) if known is not None else None
-    return item if item is not None else collate.default_collate([dataset[index] for index in indices])
-
-
-class _CopiedImagesIter(torch_loader._BaseDataLoaderIter):
+class _CopiedImagesIter(_KnownImagesIter):
     """In place of a loader with workers, which have the data set as it was when they started. Indices are drawn as far
     ahead as for workers: a user may see how far a generator or a sampler is."""
 
     def __init__(self, loader, known):
         loader.check_worker_number_rationality()
-        super().__init__(loader)
-        self._known = known
+        super().__init__(loader, known)
         self._ahead = collections.deque()
         self._draw_first()
 
@@ -112,7 +120,7 @@ class _CopiedImagesIter(torch_loader._BaseDataLoaderIter):
     def _next_data(self):
         if not self._ahead:
             raise StopIteration
-        item = _batch(self._known, self._dataset, self._ahead.popleft())
+        item = self._batch(self._ahead.popleft())
         self._draw()
         return item
 

@@ -1,8 +1,10 @@
 """Data sets of images whose samples need not be made one by one: sets of torchvision that hold all their images in
 memory, with transforms that give the same result every time. Batches of them are made in C++, with the bits that the
-samples have. Whatever is not known for certain is not known.
+samples have; what C++ does not know is made by the transforms once, and remembered. Whatever is not known for certain
+is not known.
 """
 
+import copy
 import sys
 
 import numpy
@@ -11,6 +13,7 @@ from torch.utils.data._utils import collate
 
 from . import poptorch_core
 from ._image_loading import NotKnown
+from ._remembered_rows import RememberedRows
 
 _VALUES = 256  # of a byte
 
@@ -39,9 +42,12 @@ _SETS = {
 _TO_PIXELS_LAST = {"HW": lambda images: images.unsqueeze(3), "HWC": lambda images: images,
                    "CHW": lambda images: images.permute(0, 2, 3, 1)}
 
-# Transforms that translate each element by itself, and those that only move pixels or put in constants.
-_TRANSLATE = ("ToTensor", "PILToTensor", "ConvertImageDtype", "Normalize")
+# Transforms that translate each element by itself, those that only move pixels or put in constants, and those whose
+# results are remembered.
+_TO_TENSOR = ("ToTensor", "PILToTensor")
+_TRANSLATE = (*_TO_TENSOR, "ConvertImageDtype", "Normalize")
 _MOVE = ("CenterCrop", "Pad")
+_MIX = ("Resize", "Grayscale")
 
 
 def _require(condition, reason):
@@ -135,8 +141,8 @@ def _steps_of(transform):
     is_known = type(transform) is getattr(library, name, None)
     if is_known and name == "Compose":
         return [step for inner in transform.transforms for step in _steps_of(inner)]
-    _require(is_known and name in _TRANSLATE + _MOVE, f"nothing is known of the transform {name}")
-    method = "__call__" if name in ("ToTensor", "PILToTensor") else "forward"
+    _require(is_known and name in _TRANSLATE + _MOVE + _MIX, f"nothing is known of the transform {name}")
+    method = "__call__" if name in _TO_TENSOR else "forward"
     _require(_is_own(getattr(type(transform), method), library.__name__, f"{name}.{method}"), f"{name} was changed")
     if isinstance(transform, torch.nn.Module):
         changes = [transform._forward_pre_hooks, transform._forward_hooks, transform._backward_hooks]
@@ -145,6 +151,26 @@ def _steps_of(transform):
         _require(all(torch.as_tensor(value).dim() <= 1 for value in (transform.mean, transform.std)),
                  "Normalize has values for each pixel")
     return [(name, transform)]
+
+
+def _parts_of(steps):
+    """What must be remembered of a chain, and what C++ does afterwards. Bytes alone can be translated: if a tensor
+    was made before, all is remembered."""
+    names = [name for name, _ in steps]
+    mixing = [position for position, name in enumerate(names) if name in _MIX]
+    if not mixing:
+        return [], steps
+    end = mixing[-1] + 1
+    return (steps, []) if any(name in _TO_TENSOR for name in names[:end]) else (steps[:end], steps[end:])
+
+
+def _parameters_of(steps):
+    """What tells a chain from others of the same transforms."""
+    def plain(value):
+        return value.tolist() if isinstance(value, (numpy.ndarray, torch.Tensor)) else value
+
+    return [(name, {key: plain(value) for key, value in vars(step).items() if not key.startswith("_")})
+            for name, step in steps]
 
 
 def _applied(steps, pixels):
@@ -203,29 +229,78 @@ def _bytes_behind(results, tables):
 
 
 # -- both -----------------------------------------------------------------------------------------------------------
-class KnownImages:
-    """Makes batches of a known set: of a copy of its data, such as workers would have, if there is a limit to the bytes
-    that this may take, or of the data as it is whenever a batch is made."""
+def _copied(data):
+    return data.copy() if isinstance(data, numpy.ndarray) else data.clone()
 
-    def __init__(self, dataset, limit):
+
+class Memory:
+    """What a loader remembers from one epoch to the next: the rows of one chain."""
+
+    def __init__(self):
+        self.parameters = None
+        self.rows = None
+
+
+class KnownImages:
+    """Makes batches of a known set: of a copy of its data, such as workers would have, or of the data as it is whenever a
+    batch is made. What it holds of the set has at most `limit` bytes."""
+
+    def __init__(self, dataset, copies, limit, memory):
         self._dataset, self._chosen = _unwrapped(dataset)
         known = _description_of(self._dataset)
         self._attributes = ("data", known.labels, "transform", "target_transform")
+        self._watched = self._state()
         steps = _steps_of(self._dataset.transform)
         images = _images_of(self._dataset, known)
-        self._watched = self._state()
-        if limit is not None:
-            _require(images.numel() <= limit, f"a copy of its images takes {images.numel()} bytes, which is more than "
-                     f"the {limit} that ASPEN_LOADER_MEMORY allows")
-            images = images.clone()
+        self._source = copy.copy(self._dataset)
+        self._limit = limit
+        self._held = 0
+        if copies:
+            self._hold(images.numel(), "a copy of its images")
+            self._source.data = _copied(self._dataset.data)
+            images = _images_of(self._source, known)
             self._chosen = [list(chosen) for chosen in self._chosen]
-        tables = _tables_of(steps, images.shape[3])
-        places, constants = _places_of(steps, images.shape[1:], tables)
-        self._images = poptorch_core.ImageBatches(images, tables, places, constants)
-        self._labels = _Labels(self._dataset, known, limit is not None)
-        self._check_samples(len(images))
-        self.description = (f"{type(self._dataset).__name__} of {len(images)} images with "
-                            f"{', '.join(name for name, _ in steps)}")
+        self._images = images
+        self._rows = self._batches = None
+        remembered, made = _parts_of(steps)
+        if remembered:
+            self._remember(remembered, memory)
+            images = self._rows.rows
+        if made:
+            tables = _tables_of(made, images.shape[3])
+            places, constants = _places_of(made, images.shape[1:], tables)
+            self._batches = poptorch_core.ImageBatches(images, tables, places, constants)
+        self._labels = _Labels(self._dataset, known, copies)
+        self._check_samples()
+        self.description = self._describe(remembered, made)
+
+    def _hold(self, num_bytes, what):
+        self._held += num_bytes
+        _require(self._held <= self._limit, f"with {what} it would hold {self._held} bytes, which is more than the "
+                 f"{self._limit} that ASPEN_LOADER_MEMORY allows")
+
+    def _remember(self, steps, memory):
+        self._source.transform = sys.modules["torchvision.transforms"].Compose([step for _, step in steps])
+        row = self._row(0)
+        self._hold(RememberedRows.size(self._images, row), "rows to remember")
+        parameters = (torch.get_default_dtype(), _parameters_of(steps))
+        if memory.rows is None or memory.parameters != parameters or not memory.rows.fits(self._images, row):
+            memory.parameters, memory.rows = parameters, RememberedRows(self._images, row)
+        self._rows = memory.rows
+
+    def _row(self, index):
+        """What is remembered of an image: (height, width, channels) of bytes, or the tensor of a whole chain."""
+        result = self._source[index][0]
+        if type(result) is torch.Tensor:
+            return result
+        _require(result.mode in ("L", "RGB"), f"the transform makes images of mode {result.mode}")
+        return torch.from_numpy(numpy.array(result)).reshape(result.height, result.width, -1)
+
+    def _describe(self, remembered, made):
+        text = f"{type(self._dataset).__name__} of {len(self._images)} images are made in C++"
+        if made:
+            text += f" by {', '.join(name for name, _ in made)}"
+        return text + (f" of remembered results of {', '.join(name for name, _ in remembered)}" if remembered else "")
 
     def _state(self):
         values = vars(self._dataset)
@@ -236,12 +311,13 @@ class KnownImages:
         """Whether the data set is still what it was, as far as that does not take long to see."""
         return all(now is then for now, then in zip(self._state(), self._watched))
 
-    def _check_samples(self, count):
+    def _check_samples(self):
         """Some samples of the set itself must have the bits of ours."""
+        count = len(self._images)
         indices = sorted({0, count // 2, count - 1})
         expected = collate.default_collate([self._dataset[index] for index in indices])
-        found = [self._images.make(indices), self._labels.of(indices)]
-        _require(type(expected) is list and all(
+        found = self._samples(indices)
+        _require(type(expected) is list and found is not None and all(
             type(theirs) is torch.Tensor and theirs.dtype == ours.dtype and torch.equal(theirs, ours)
             for theirs, ours in zip(expected, found)), "its samples are not what its class and transform tell")
 
@@ -249,6 +325,19 @@ class KnownImages:
         """What a default collation makes of the samples; None if the set has not all of them."""
         for chosen in self._chosen:
             indices = [chosen[index] for index in indices]
-        images = self._images.make(indices)
+        return self._samples(indices)
+
+    def _samples(self, indices):
+        if self._rows is not None:
+            images = self._images_of_rows(indices)
+        else:
+            images = self._batches.make(indices)
         labels = None if images is None else self._labels.of(indices)
         return None if labels is None else [images, labels]
+
+    def _images_of_rows(self, indices):
+        if not all(type(index) is int and 0 <= index < len(self._images) for index in indices):
+            return None
+        chosen = torch.tensor(indices)
+        self._rows.provide(self._images, chosen, self._row)
+        return self._rows.rows.index_select(0, chosen) if self._batches is None else self._batches.make(indices)
