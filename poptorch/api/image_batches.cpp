@@ -42,6 +42,11 @@ bool is_in_order(const at::Tensor& images, const at::Tensor& places) {
   return places.flatten(1).eq(at::arange(pixels, at::kLong)).all().item<bool>();
 }
 
+void prefetch(const std::uint8_t* bytes, std::int64_t count) {
+  constexpr std::int64_t kCacheLine = 64, kMost = 4096;
+  for (std::int64_t i = 0; i < std::min(count, kMost); i += kCacheLine) __builtin_prefetch(bytes + i);
+}
+
 }  // namespace
 
 ImageBatches::ImageBatches(at::Tensor images, const ImageChain& chain)
@@ -103,16 +108,19 @@ void ImageBatches::write_rows(const std::vector<std::int64_t>& indices, Element*
   const auto* const images = images_.data_ptr<std::uint8_t>();
   const std::int64_t size = row_shape_[0] * elements_per_channel_;
   for (std::size_t i = 0; i < indices.size(); ++i) {
+    // Images lie anywhere: the next one is on its way while this one is written.
+    if (i + 1 < indices.size()) prefetch(images + indices[i + 1] * images_.stride(0), images_.stride(0));
     write_row(images + indices[i] * images_.stride(0), rows + static_cast<std::int64_t>(i) * size);
   }
 }
 
-bool ImageBatches::write(const std::vector<std::int64_t>& indices, const at::Tensor& rows) const {
-  if (!has(indices)) return false;
-  const bool fits = rows.dim() == 4 && rows.sizes().slice(1) == at::IntArrayRef(row_shape_) && rows.is_contiguous() &&
-                    rows.size(0) >= static_cast<std::int64_t>(indices.size()) &&
-                    rows.scalar_type() == tables_.scalar_type();
-  check(fits, "rows for the results", rows);
+std::optional<at::Tensor> ImageBatches::make(const std::vector<std::int64_t>& indices, at::Tensor rows) const {
+  if (!has(indices)) return std::nullopt;
+  std::vector<std::int64_t> shape = {static_cast<std::int64_t>(indices.size())};
+  shape.insert(shape.end(), row_shape_.begin(), row_shape_.end());
+  if (!rows.defined()) rows = at::empty(shape, tables_.options());
+  check(rows.sizes() == at::IntArrayRef(shape) && rows.is_contiguous() && rows.scalar_type() == type(),
+        "rows like the results", rows);
   // Values are moved, not computed: only their size matters.
   switch (rows.element_size()) {
     case 1: write_rows(indices, static_cast<std::uint8_t*>(rows.data_ptr())); break;
@@ -121,15 +129,31 @@ bool ImageBatches::write(const std::vector<std::int64_t>& indices, const at::Ten
     case 8: write_rows(indices, static_cast<std::uint64_t*>(rows.data_ptr())); break;
     default: check(false, "results of at most 8 bytes each", rows);
   }
-  return true;
+  return rows;
 }
 
-std::optional<at::Tensor> ImageBatches::make(const std::vector<std::int64_t>& indices) const {
-  std::vector<std::int64_t> shape = {static_cast<std::int64_t>(indices.size())};
-  shape.insert(shape.end(), row_shape_.begin(), row_shape_.end());
-  at::Tensor rows = at::empty(shape, tables_.options());
-  if (!write(indices, rows)) return std::nullopt;
-  return rows;
+std::optional<std::vector<std::int64_t>> changed_images(const at::Tensor& images, const at::Tensor& before,
+                                                        const at::Tensor& known,
+                                                        const std::vector<std::int64_t>& indices) {
+  check(images.scalar_type() == at::kByte && images.dim() == 4, "images of bytes", images);
+  check(before.scalar_type() == at::kByte && before.sizes() == images.sizes(), "bytes like the images", before);
+  check(
+      known.scalar_type() == at::kBool && known.dim() == 1 && known.size(0) == images.size(0) && known.is_contiguous(),
+      "a mark for each image", known);
+  const std::int64_t size = images.size(0) > 0 ? images.numel() / images.size(0) : 0;
+  const bool lie_alike =
+      images.strides() == before.strides() && images.is_non_overlapping_and_dense() && images.stride(0) == size;
+  const auto is_same = [&](std::int64_t index) {
+    if (!lie_alike) return images[index].equal(before[index]);
+    return std::memcmp(images.data_ptr<std::uint8_t>() + index * size, before.data_ptr<std::uint8_t>() + index * size,
+                       static_cast<std::size_t>(size)) == 0;
+  };
+  std::vector<std::int64_t> changed;
+  for (const std::int64_t index : indices) {
+    if (index < 0 || index >= images.size(0)) return std::nullopt;
+    if (!known.data_ptr<bool>()[index] || !is_same(index)) changed.push_back(index);
+  }
+  return changed;
 }
 
 std::optional<at::Tensor> picked_numbers(const at::Tensor& row, const std::vector<std::int64_t>& indices) {

@@ -23,10 +23,12 @@ class ImageBatches {
  public:
   ImageBatches(at::Tensor images, const ImageChain& chain);
 
-  // (B, C, H, W); nothing if an index is not one of the images'.
-  std::optional<at::Tensor> make(const std::vector<std::int64_t>& indices) const;
-  // The same written to the first rows of `rows`, which have the type and shape of the results and lie close together.
-  bool write(const std::vector<std::int64_t>& indices, const at::Tensor& rows) const;
+  // (B, C, H, W), written to `rows` if given: contiguous, of the type and shape of the results. Nothing if an index is
+  // not one of the images'.
+  std::optional<at::Tensor> make(const std::vector<std::int64_t>& indices, at::Tensor rows = {}) const;
+
+  const std::vector<std::int64_t>& row_shape() const { return row_shape_; }
+  at::ScalarType type() const { return tables_.scalar_type(); }
 
  private:
   template <class Element>
@@ -42,6 +44,12 @@ class ImageBatches {
   std::vector<std::int64_t> offsets_;
   bool has_constants_ = false;
 };
+
+// Of the images at those places, those that are not marked as known, or not the same as before: where they are. Nothing
+// if there is no image at one of the places. known: bool, one for each image.
+std::optional<std::vector<std::int64_t>> changed_images(const at::Tensor& images, const at::Tensor& before,
+                                                        const at::Tensor& known,
+                                                        const std::vector<std::int64_t>& indices);
 
 // The elements of a row of int64 at those places; nothing if it does not have one of them.
 std::optional<at::Tensor> picked_numbers(const at::Tensor& row, const std::vector<std::int64_t>& indices);

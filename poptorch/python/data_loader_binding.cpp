@@ -5,6 +5,7 @@
 #include "poptorch/api/sampling.h"
 #include "poptorch/model/byte_limit.h"
 #include "poptorch/python/bindings.h"
+#include "poptorch/python/convert.h"
 
 namespace py = pybind11;
 
@@ -58,11 +59,19 @@ std::optional<std::vector<std::int64_t>> numbers_in(const py::list& list) {
   return numbers;
 }
 
-std::optional<at::Tensor> made_batch(const ImageBatches& batches, const py::list& indices) {
+std::optional<at::Tensor> made_batch(const ImageBatches& batches, const py::list& indices,
+                                     std::optional<at::Tensor> rows) {
   const auto numbers = numbers_in(indices);
   if (!numbers) return std::nullopt;
   const py::gil_scoped_release no_gil;
-  return batches.make(*numbers);
+  return batches.make(*numbers, rows ? std::move(*rows) : at::Tensor());
+}
+
+std::optional<std::vector<std::int64_t>> changed(const at::Tensor& images, const at::Tensor& before,
+                                                 const at::Tensor& known, const py::list& indices) {
+  const auto numbers = numbers_in(indices);
+  if (!numbers) return std::nullopt;
+  return changed_images(images, before, known, *numbers);
 }
 
 // The elements of a row of numbers at those places; nothing if it does not have one of them.
@@ -79,7 +88,10 @@ void bind_image_batches(py::module_& module) {
                  std::move(images), ImageChain{std::move(tables), std::move(places), std::move(constants)});
            }),
            py::arg("images"), py::arg("tables"), py::arg("places"), py::arg("constants"))
-      .def("make", &made_batch, py::arg("indices"));
+      .def("make", &made_batch, py::arg("indices"), py::arg("rows") = py::none())
+      .def_property_readonly("row_shape", &ImageBatches::row_shape)
+      .def_property_readonly("dtype", [](const ImageBatches& batches) { return dtype_object(batches.type()); });
+  module.def("changed_images", &changed, py::arg("images"), py::arg("before"), py::arg("known"), py::arg("indices"));
   module.def("picked_numbers", &picked, py::arg("row"), py::arg("indices"));
   module.def("loader_memory", &loader_memory);
 }

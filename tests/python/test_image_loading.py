@@ -258,8 +258,8 @@ def test_shares_of_processes():
 @pytest.mark.parametrize("mode", [poptorch.DataLoaderMode.Async, poptorch.DataLoaderMode.AsyncRebatched])
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_asynchronous_loaders(mode, drop_last):
-    ours = poptorch.DataLoader(poptorch.Options(), digits(), batch_size=5, drop_last=drop_last, mode=mode, num_workers=2,
-                               async_options={"sharing_strategy": poptorch.SharingStrategy.Fork})
+    ours = poptorch.DataLoader(poptorch.Options(), digits(), batch_size=5, drop_last=drop_last, mode=mode,
+                               num_workers=2, async_options={"sharing_strategy": poptorch.SharingStrategy.Fork})
     _, theirs = loaders(digits(), batch_size=5, drop_last=drop_last)
     for _ in range(2):
         assert_same([[part.clone() for part in item] for item in ours], list(theirs))
@@ -360,7 +360,8 @@ def hooked():
 
 UNKNOWN = {
     "subclass": (own_digits, {}, "OwnDigits"),
-    "subclass of a transform": (lambda: chained(transforms.ToTensor(), OwnNormalize((0.5,), (0.5,))), {}, "OwnNormalize"),
+    "subclass of a transform": (lambda: chained(transforms.ToTensor(), OwnNormalize((0.5,), (0.5,))), {},
+                                "OwnNormalize"),
     "random": (lambda: chained(transforms.RandomCrop(5), transforms.ToTensor()), {}, "RandomCrop"),
     "lambda": (lambda: chained(transforms.ToTensor(), transforms.Lambda(lambda image: image)), {}, "Lambda"),
     "function": (lambda: digits(transform=lambda image: torch.tensor(image.size)), {}, "function"),

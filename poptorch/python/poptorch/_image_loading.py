@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import collate
 
-from . import poptorch_core
+from . import _async_worker, poptorch_core
 from ._logging import logger
 
 _COLLATE_FUNCTIONS = dict(collate.default_collate_fn_map)
@@ -18,12 +18,17 @@ class NotKnown(Exception):
     """The reason why samples must be made by the data set itself."""
 
 
+def _has_room(loader):
+    """Whether it collates as usual, to slots that an asynchronous loader has."""
+    return type(loader.collate_fn) is _async_worker.SlotCollation
+
+
 def _check_settings(loader):
     """What a user has a say in must be as it is by default."""
     refusals = [
         ("torchvision.datasets" not in sys.modules, "the data set is none of torchvision"),
         (not loader._auto_collation or loader._dataset_kind != torch_loader._DatasetKind.Map, "it makes no batches"),
-        (loader.collate_fn is not collate.default_collate, "it has a collate_fn"),
+        (loader.collate_fn is not collate.default_collate and not _has_room(loader), "it has a collate_fn"),
         (collate.default_collate_fn_map != _COLLATE_FUNCTIONS, "the default collation was changed"),
         (loader.worker_init_fn is not None, "it has a worker_init_fn"),
         (loader.multiprocessing_context is not None, "it has a multiprocessing_context"),
@@ -68,6 +73,7 @@ class _KnownImagesIter(torch_loader._BaseDataLoaderIter):
     def __init__(self, loader, known):
         super().__init__(loader)
         self._known = known
+        self._room = loader.collate_fn.room if _has_room(loader) else None
 
     def __next__(self):
         # Torch's notes a name for its profiler, which takes as long as a small batch.
@@ -75,7 +81,7 @@ class _KnownImagesIter(torch_loader._BaseDataLoaderIter):
 
     def _batch(self, indices):
         """As the data set itself makes it where an index is not one of an image."""
-        item = self._known.batch(indices) if self._known is not None else None
+        item = self._known.batch(indices, self._room) if self._known is not None else None
         return item if item is not None else collate.default_collate([self._dataset[index] for index in indices])
 
 

@@ -242,8 +242,8 @@ class Memory:
 
 
 class KnownImages:
-    """Makes batches of a known set: of a copy of its data, such as workers would have, or of the data as it is whenever a
-    batch is made. What it holds of the set has at most `limit` bytes."""
+    """Makes batches of a known set: of a copy of its data, such as workers would have, or of the data as it is whenever
+    a batch is made. What it holds of the set has at most `limit` bytes."""
 
     def __init__(self, dataset, copies, limit, memory):
         self._dataset, self._chosen = _unwrapped(dataset)
@@ -321,23 +321,20 @@ class KnownImages:
             type(theirs) is torch.Tensor and theirs.dtype == ours.dtype and torch.equal(theirs, ours)
             for theirs, ours in zip(expected, found)), "its samples are not what its class and transform tell")
 
-    def batch(self, indices):
-        """What a default collation makes of the samples; None if the set has not all of them."""
+    def batch(self, indices, room=None):
+        """What a default collation makes of the samples; None if the set has not all of them. The images are written to
+        room(0, shape, dtype), if it has any."""
         for chosen in self._chosen:
             indices = [chosen[index] for index in indices]
-        return self._samples(indices)
+        return self._samples(indices, room)
 
-    def _samples(self, indices):
-        if self._rows is not None:
-            images = self._images_of_rows(indices)
+    def _samples(self, indices, room=None):
+        if self._rows is not None and not self._rows.provide(self._images, indices, self._row):
+            return None
+        if self._batches is None:
+            images = self._rows.rows.index_select(0, torch.tensor(indices))
         else:
-            images = self._batches.make(indices)
+            rows = None if room is None else room(0, (len(indices), *self._batches.row_shape), self._batches.dtype)
+            images = self._batches.make(indices, rows)
         labels = None if images is None else self._labels.of(indices)
         return None if labels is None else [images, labels]
-
-    def _images_of_rows(self, indices):
-        if not all(type(index) is int and 0 <= index < len(self._images) for index in indices):
-            return None
-        chosen = torch.tensor(indices)
-        self._rows.provide(self._images, chosen, self._row)
-        return self._rows.rows.index_select(0, chosen) if self._batches is None else self._batches.make(indices)

@@ -2,6 +2,8 @@
 
 import torch
 
+from . import poptorch_core
+
 
 class RememberedRows:
     """For `count` images, (count, height, width, channels), and rows like the one given. Also keeps the bytes that each
@@ -9,7 +11,7 @@ class RememberedRows:
 
     def __init__(self, images, row):
         self.rows = torch.empty((len(images), *row.shape), dtype=row.dtype)
-        self._sources = torch.empty(images.shape, dtype=images.dtype)
+        self._sources = torch.empty_like(images)
         self._is_made = torch.zeros(len(images), dtype=torch.bool)
 
     @staticmethod
@@ -21,14 +23,12 @@ class RememberedRows:
         return self._sources.shape == images.shape and self.rows.shape[1:] == row.shape and self.rows.dtype == row.dtype
 
     def provide(self, images, indices, make):
-        """Makes the rows at `indices`, a tensor, as far as they are not those of the images: make(index) gives one."""
-        sources = images.index_select(0, indices)
-        holds = (self._sources.index_select(0, indices) == sources).flatten(1).all(1)
-        holds &= self._is_made.index_select(0, indices)
-        if bool(holds.all()):
-            return
-        for position in (~holds).nonzero().flatten().tolist():
-            index = int(indices[position])
+        """Makes the rows at a list of indices, as far as they are not those of the images: make(index) gives one. False
+        if there is no image at one of them."""
+        changed = poptorch_core.changed_images(images, self._sources, self._is_made, indices)
+        for index in changed or ():
+            source = images[index].clone()
             self.rows[index] = make(index)
-            self._sources[index] = sources[position]
+            self._sources[index] = source
             self._is_made[index] = True
+        return changed is not None
