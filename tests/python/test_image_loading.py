@@ -11,6 +11,7 @@ import torch
 import torchvision
 from torchvision import transforms
 
+FAST = {"sharing_strategy": poptorch.SharingStrategy.Fork}  # starts without importing torch again
 TORCH_LOADER = "torch.utils.data.dataloader"
 NORMALIZED = [transforms.ToTensor(), transforms.Normalize((0.5,), (0.5,))]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -257,10 +258,37 @@ def test_shares_of_processes():
 
 @pytest.mark.parametrize("mode", [poptorch.DataLoaderMode.Async, poptorch.DataLoaderMode.AsyncRebatched])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_asynchronous_loaders(mode, drop_last):
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_asynchronous_loaders(mode, drop_last, num_workers):
     ours = poptorch.DataLoader(poptorch.Options(), digits(), batch_size=5, drop_last=drop_last, mode=mode,
-                               num_workers=2, async_options={"sharing_strategy": poptorch.SharingStrategy.Fork})
+                               num_workers=num_workers, async_options=FAST)
     _, theirs = loaders(digits(), batch_size=5, drop_last=drop_last)
+    for _ in range(2):
+        assert_same([[part.clone() for part in item] for item in ours], list(theirs))
+    ours.terminate()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_large_items_are_made_ahead(persistent):
+    images = torch.arange(12 * 300 * 400).to(torch.uint8).reshape(12, 300, 400)
+    dataset = digits(data=images, targets=torch.arange(12))
+    settings = {"batch_size": 3, "shuffle": True, "num_workers": 1, "persistent_workers": persistent}
+    ours, theirs = loaders(dataset, **settings)
+    assert_like_torch(ours, theirs, epochs=3)
+    ours, theirs = loaders(dataset, **settings)
+    trails = []
+    for loader in (ours, theirs):  # an item that was begun is not one of the next epoch
+        torch.manual_seed(1)
+        next(iter(loader))
+        trails.append(list(loader))
+    assert_same(*trails)
+
+
+def test_asynchronous_loaders_whose_sets_are_too_large(monkeypatch):
+    monkeypatch.setenv("ASPEN_LOADER_MEMORY", "1K")
+    ours = poptorch.DataLoader(poptorch.Options(), digits(), batch_size=5, mode=poptorch.DataLoaderMode.Async,
+                               num_workers=2, async_options=FAST)
+    _, theirs = loaders(digits(), batch_size=5)
     for _ in range(2):
         assert_same([[part.clone() for part in item] for item in ours], list(theirs))
     ours.terminate()

@@ -283,10 +283,12 @@ class SlotCollation:
 
 
 def _collates_here(dataset):
-    """Whether it is a loader that collates in this process, in the usual way, and gives what it collates."""
+    """Whether it is a loader that collates in this process, in the usual way, and gives what it collates. One of ours
+    has workers collate as usual if it starts them."""
     if not isinstance(dataset, torch.utils.data.DataLoader) or getattr(dataset, "_batches_per_item", 1) > 1:
         return False
-    return dataset.num_workers == 0 and dataset.batch_sampler is not None and dataset.collate_fn is default_collate
+    is_here = dataset.num_workers == 0 or hasattr(dataset, "combinedBatchSize")
+    return is_here and dataset.batch_sampler is not None and dataset.collate_fn is default_collate
 
 
 def _fit(shape, target):

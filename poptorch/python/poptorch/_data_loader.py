@@ -5,7 +5,7 @@ import torch
 from . import poptorch_core, profiling
 from ._async_data_accessor import AsynchronousDataAccessor
 from ._combined_batches import combined
-from ._image_loading import iterator_of
+from ._image_loading import iterator_of, may_be_known
 from ._logging import logger
 from .enums import DataLoaderMode
 from .errors import createPoptorchError
@@ -62,7 +62,7 @@ class DataLoader(torch.utils.data.DataLoader):
         else:
             resolved = poptorch_core.resolved_loader_mode(mode.value, drop_last, self._combined_batch_size or 1)
             mode = DataLoaderMode(resolved)
-            piece_size = self._piece_size(mode, num_workers, rebatched_worker_size, kwargs.get("collate_fn"))
+            piece_size = self._piece_size(dataset, mode, num_workers, rebatched_worker_size, kwargs.get("collate_fn"))
             self._rebatched = mode == DataLoaderMode.AsyncRebatched or piece_size != self._combined_batch_size
             if self._is_iterable:
                 self._check_iterable(partition, num_workers, kwargs)
@@ -118,15 +118,16 @@ class DataLoader(torch.utils.data.DataLoader):
                 num_workers,
             )
 
-    def _piece_size(self, mode, num_workers, worker_size, collate_fn):
-        """Elements that torch's loader fetches at a time. Only the usual collation can be cut."""
+    def _piece_size(self, dataset, mode, num_workers, worker_size, collate_fn):
+        """Elements that torch's loader fetches at a time. Only the usual collation can be cut, and where no workers are
+        started there is nothing to gain."""
         if mode == DataLoaderMode.AsyncRebatched:
             if self._combined_batch_size is None:
                 raise AssertionError("AsyncRebatched needs a batch_size")
             return poptorch_core.worker_batch_size(self._combined_batch_size, worker_size)
         if mode == DataLoaderMode.Sync or self._combined_batch_size is None or self._is_iterable:
             return self._combined_batch_size
-        if collate_fn not in (None, torch.utils.data.default_collate):
+        if collate_fn not in (None, torch.utils.data.default_collate) or may_be_known(dataset):
             return self._combined_batch_size
         return poptorch_core.piece_size(self._combined_batch_size, num_workers)
 

@@ -2,6 +2,7 @@
 sample and without starting workers."""
 
 import collections
+import concurrent.futures
 import sys
 
 import torch
@@ -61,10 +62,21 @@ def _known_images(loader):
     return known
 
 
+def may_be_known(dataset):
+    """Whether a set looks like one of known images. What a loader does with it, and whether it can, comes later."""
+    if "torchvision.datasets" not in sys.modules:
+        return False
+    from ._known_images import is_of_a_known_kind  # pylint: disable=import-outside-toplevel  # only if needed
+
+    return is_of_a_known_kind(dataset)
+
+
 def iterator_of(loader):
     """An iterator for a loader of known images, None for others."""
     known = _known_images(loader)
     if known is None:
+        if _has_room(loader) and loader.num_workers > 0:
+            loader.collate_fn = collate.default_collate  # workers do not see which slot is open
         return None
     return _CopiedImagesIter(loader, known) if loader.num_workers > 0 else _ImagesIter(loader, known)
 
@@ -101,12 +113,17 @@ class _ImagesIter(_KnownImagesIter):
 
 class _CopiedImagesIter(_KnownImagesIter):
     """In place of a loader with workers, which have the data set as it was when they started. Indices are drawn as far
-    ahead as for workers: a user may see how far a generator or a sampler is."""
+    ahead as for workers: a user may see how far a generator or a sampler is. Large items are made ahead, too, one at a
+    time by another thread; for small ones that would take longer than making them."""
+
+    _LARGE = 1 << 18  # elements
 
     def __init__(self, loader, known):
         loader.check_worker_number_rationality()
         super().__init__(loader, known)
         self._ahead = collections.deque()
+        self._thread = None
+        self._made = None  # the next item, in the making or ready
         self._draw_first()
 
     def _reset(self, loader, first_iter=False):
@@ -114,6 +131,7 @@ class _CopiedImagesIter(_KnownImagesIter):
         self._draw_first()
 
     def _draw_first(self):
+        self._made = None
         self._ahead.clear()
         for _ in range(self._prefetch_factor * self._num_workers):
             self._draw()
@@ -126,9 +144,20 @@ class _CopiedImagesIter(_KnownImagesIter):
     def _next_data(self):
         if not self._ahead:
             raise StopIteration
-        item = self._batch(self._ahead.popleft())
+        indices, made = self._ahead.popleft(), self._made
+        item = self._batch(indices) if made is None else made.result()
         self._draw()
+        self._make_ahead(item)
         return item
 
+    def _make_ahead(self, item):
+        """Starts to make the next item, if items are like this one."""
+        self._made = None
+        if not self._ahead or self._room is not None or item[0].numel() < self._LARGE:
+            return
+        if self._thread is None:
+            self._thread = concurrent.futures.ThreadPoolExecutor(1, "poptorch.DataLoader")
+        self._made = self._thread.submit(self._batch, self._ahead[0])
+
     def _shutdown_workers(self):
-        """There are none; programs call it nevertheless."""
+        """There are no processes; programs call it nevertheless."""

@@ -228,6 +228,17 @@ def _bytes_behind(results, tables):
     return found
 
 
+def is_of_a_known_kind(dataset):
+    """As far as its class and the names of its transforms tell."""
+    try:
+        base, _ = _unwrapped(dataset)
+        _description_of(base)
+        _steps_of(base.transform)
+    except Exception:  # pylint: disable=broad-except  # whatever it is, it is not known
+        return False
+    return True
+
+
 # -- both -----------------------------------------------------------------------------------------------------------
 def _copied(data):
     return data.copy() if isinstance(data, numpy.ndarray) else data.clone()
