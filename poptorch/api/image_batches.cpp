@@ -2,37 +2,30 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "poptorch/error.h"
-#include "poptorch/model/byte_limit.h"
+#include "poptorch/api/known_rows.h"
 
 namespace poptorch {
 namespace {
 
 constexpr std::int64_t kValues = 256;  // of a byte
 
-void check(bool holds, const char* rule, const at::Tensor& tensor) {
-  if (holds) return;
-  throw Error(fmt::format("[ImageBatches] expected {}, not shape [{}] of {}.", rule, fmt::join(tensor.sizes(), ", "),
-                          toString(tensor.scalar_type())));
-}
-
 void check_chain(const at::Tensor& images, const ImageChain& chain) {
-  check(images.dim() == 4 && images.scalar_type() == at::kByte, "images of bytes, (N, height, width, C)", images);
-  check(chain.tables.dim() == 2 && chain.tables.size(0) == images.size(3) && chain.tables.size(1) == kValues,
-        "a table of 256 values for each channel", chain.tables);
-  check(chain.places.dim() == 3 && chain.places.size(0) == images.size(3) && chain.places.scalar_type() == at::kLong,
-        "a place for each element, (C, H, W) in int64", chain.places);
+  check_tensor(images.dim() == 4 && images.scalar_type() == at::kByte, "images of bytes, (N, height, width, C)",
+               images);
+  check_tensor(chain.tables.dim() == 2 && chain.tables.size(0) == images.size(3) && chain.tables.size(1) == kValues,
+               "a table of 256 values for each channel", chain.tables);
+  check_tensor(
+      chain.places.dim() == 3 && chain.places.size(0) == images.size(3) && chain.places.scalar_type() == at::kLong,
+      "a place for each element, (C, H, W) in int64", chain.places);
   const std::int64_t pixels = images.size(1) * images.size(2);
   const bool is_inside = chain.places.numel() == 0 || chain.places.max().item<std::int64_t>() < pixels;
-  check(is_inside, "places inside the images", chain.places);
-  check(chain.constants.sizes() == chain.places.sizes() && chain.constants.scalar_type() == chain.tables.scalar_type(),
-        "a constant for each element, of the type of the tables", chain.constants);
+  check_tensor(is_inside, "places inside the images", chain.places);
+  check_tensor(
+      chain.constants.sizes() == chain.places.sizes() && chain.constants.scalar_type() == chain.tables.scalar_type(),
+      "a constant for each element, of the type of the tables", chain.constants);
 }
 
 // Whether every channel takes the pixels as they come, and these lie in equal distances.
@@ -119,58 +112,17 @@ std::optional<at::Tensor> ImageBatches::make(const std::vector<std::int64_t>& in
   std::vector<std::int64_t> shape = {static_cast<std::int64_t>(indices.size())};
   shape.insert(shape.end(), row_shape_.begin(), row_shape_.end());
   if (!rows.defined()) rows = at::empty(shape, tables_.options());
-  check(rows.sizes() == at::IntArrayRef(shape) && rows.is_contiguous() && rows.scalar_type() == type(),
-        "rows like the results", rows);
+  check_tensor(rows.sizes() == at::IntArrayRef(shape) && rows.is_contiguous() && rows.scalar_type() == type(),
+               "rows like the results", rows);
   // Values are moved, not computed: only their size matters.
   switch (rows.element_size()) {
     case 1: write_rows(indices, static_cast<std::uint8_t*>(rows.data_ptr())); break;
     case 2: write_rows(indices, static_cast<std::uint16_t*>(rows.data_ptr())); break;
     case 4: write_rows(indices, static_cast<std::uint32_t*>(rows.data_ptr())); break;
     case 8: write_rows(indices, static_cast<std::uint64_t*>(rows.data_ptr())); break;
-    default: check(false, "results of at most 8 bytes each", rows);
+    default: check_tensor(false, "results of at most 8 bytes each", rows);
   }
   return rows;
-}
-
-std::optional<std::vector<std::int64_t>> changed_images(const at::Tensor& images, const at::Tensor& before,
-                                                        const at::Tensor& known,
-                                                        const std::vector<std::int64_t>& indices) {
-  check(images.scalar_type() == at::kByte && images.dim() == 4, "images of bytes", images);
-  check(before.scalar_type() == at::kByte && before.sizes() == images.sizes(), "bytes like the images", before);
-  check(
-      known.scalar_type() == at::kBool && known.dim() == 1 && known.size(0) == images.size(0) && known.is_contiguous(),
-      "a mark for each image", known);
-  const std::int64_t size = images.size(0) > 0 ? images.numel() / images.size(0) : 0;
-  const bool lie_alike =
-      images.strides() == before.strides() && images.is_non_overlapping_and_dense() && images.stride(0) == size;
-  const auto is_same = [&](std::int64_t index) {
-    if (!lie_alike) return images[index].equal(before[index]);
-    return std::memcmp(images.data_ptr<std::uint8_t>() + index * size, before.data_ptr<std::uint8_t>() + index * size,
-                       static_cast<std::size_t>(size)) == 0;
-  };
-  std::vector<std::int64_t> changed;
-  for (const std::int64_t index : indices) {
-    if (index < 0 || index >= images.size(0)) return std::nullopt;
-    if (!known.data_ptr<bool>()[index] || !is_same(index)) changed.push_back(index);
-  }
-  return changed;
-}
-
-std::optional<at::Tensor> picked_numbers(const at::Tensor& row, const std::vector<std::int64_t>& indices) {
-  check(row.dim() == 1 && row.scalar_type() == at::kLong, "a row of int64", row);
-  const std::int64_t size = row.size(0), step = row.stride(0);
-  at::Tensor result = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
-  const auto* const from = row.data_ptr<std::int64_t>();
-  auto* to = result.data_ptr<std::int64_t>();
-  for (const std::int64_t index : indices) {
-    if (index < 0 || index >= size) return std::nullopt;
-    *to++ = from[index * step];
-  }
-  return result;
-}
-
-std::uint64_t loader_memory() {
-  return bytes_in_environment("DataLoader", "ASPEN_LOADER_MEMORY", std::uint64_t{1} << 30);
 }
 
 }  // namespace poptorch

@@ -45,16 +45,4 @@ class ImageBatches {
   bool has_constants_ = false;
 };
 
-// Of the images at those places, those that are not marked as known, or not the same as before: where they are. Nothing
-// if there is no image at one of the places. known: bool, one for each image.
-std::optional<std::vector<std::int64_t>> changed_images(const at::Tensor& images, const at::Tensor& before,
-                                                        const at::Tensor& known,
-                                                        const std::vector<std::int64_t>& indices);
-
-// The elements of a row of int64 at those places; nothing if it does not have one of them.
-std::optional<at::Tensor> picked_numbers(const at::Tensor& row, const std::vector<std::int64_t>& indices);
-
-// Bytes that a data loader may hold of a data set: what ASPEN_LOADER_MEMORY says, 1G without it.
-std::uint64_t loader_memory();
-
 }  // namespace poptorch

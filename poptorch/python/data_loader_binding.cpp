@@ -2,8 +2,8 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "poptorch/api/image_batches.h"
+#include "poptorch/api/known_rows.h"
 #include "poptorch/api/sampling.h"
-#include "poptorch/model/byte_limit.h"
 #include "poptorch/python/bindings.h"
 #include "poptorch/python/convert.h"
 
@@ -74,11 +74,11 @@ std::optional<std::vector<std::int64_t>> changed(const at::Tensor& images, const
   return changed_images(images, before, known, *numbers);
 }
 
-// The elements of a row of numbers at those places; nothing if it does not have one of them.
-std::optional<at::Tensor> picked(const at::Tensor& row, const py::list& indices) {
+std::optional<at::Tensor> picked(const at::Tensor& tensor, const py::list& indices, std::optional<at::Tensor> rows) {
   const auto numbers = numbers_in(indices);
   if (!numbers) return std::nullopt;
-  return picked_numbers(row, *numbers);
+  const py::gil_scoped_release no_gil;
+  return picked_rows(tensor, *numbers, rows ? std::move(*rows) : at::Tensor());
 }
 
 void bind_image_batches(py::module_& module) {
@@ -92,7 +92,7 @@ void bind_image_batches(py::module_& module) {
       .def_property_readonly("row_shape", &ImageBatches::row_shape)
       .def_property_readonly("dtype", [](const ImageBatches& batches) { return dtype_object(batches.type()); });
   module.def("changed_images", &changed, py::arg("images"), py::arg("before"), py::arg("known"), py::arg("indices"));
-  module.def("picked_numbers", &picked, py::arg("row"), py::arg("indices"));
+  module.def("picked_rows", &picked, py::arg("tensor"), py::arg("indices"), py::arg("rows") = py::none());
   module.def("loader_memory", &loader_memory);
 }
 

@@ -5,7 +5,7 @@ import torch
 from . import poptorch_core, profiling
 from ._async_data_accessor import AsynchronousDataAccessor
 from ._combined_batches import combined
-from ._image_loading import iterator_of, may_be_known
+from ._known_loading import iterator_of, may_be_known
 from ._logging import logger
 from .enums import DataLoaderMode
 from .errors import createPoptorchError
@@ -36,7 +36,7 @@ class DataLoader(torch.utils.data.DataLoader):
             raise AssertionError(f"DataLoader expects poptorch.Options first, not {type(options).__name__}")
         options._freeze()
         self._accessor = None
-        self._memory = None  # of known images, and what the log has told of them
+        self._memory = None  # of known data, and what the log has told of it
         self._logged_way = None
         self._options = options
         factor, _ = poptorch_core.micro_batches(options._store, True)

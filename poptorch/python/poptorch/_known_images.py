@@ -12,7 +12,7 @@ import torch
 from torch.utils.data._utils import collate
 
 from . import poptorch_core
-from ._image_loading import NotKnown
+from ._known_data import KnownData, is_own, require, require_plain, unwrapped
 from ._remembered_rows import RememberedRows
 
 _VALUES = 256  # of a byte
@@ -50,61 +50,37 @@ _MOVE = ("CenterCrop", "Pad")
 _MIX = ("Resize", "Grayscale")
 
 
-def _require(condition, reason):
-    if not condition:
-        raise NotKnown(reason)
-
-
-def _is_own(function, module, name):
-    """Whether a method is the one its library defines."""
-    code = getattr(function, "__code__", None)
-    return (code is not None and function.__module__ == module and function.__qualname__ == name
-            and code.co_filename == getattr(sys.modules[module], "__file__", None))
-
-
 # -- the data set ---------------------------------------------------------------------------------------------------
-def _unwrapped(dataset):
-    """The set below those that choose from it, and the lists of what they choose, the outermost first."""
-    chosen = []
-    while type(dataset) is torch.utils.data.Subset:
-        _require(_is_own(type(dataset).__getitem__, "torch.utils.data.dataset", "Subset.__getitem__"),
-                 "Subset.__getitem__ was replaced")
-        _require(not hasattr(dataset, "__getitems__"), "it has __getitems__")
-        chosen.append(dataset.indices)
-        dataset = dataset.dataset
-    return dataset, chosen
-
-
 def _description_of(dataset):
     name = type(dataset).__name__
     known = _SETS.get(name)
     module = sys.modules.get("torchvision.datasets")
-    _require(known is not None and type(dataset) is getattr(module, name, None),
-             f"{type(dataset).__module__}.{type(dataset).__qualname__} is no set of torchvision that holds its images "
-             "in memory")
-    _require(_is_own(type(dataset).__getitem__, known.module, f"{known.base}.__getitem__"),
-             f"{name}.__getitem__ was replaced")
-    _require(not hasattr(dataset, "__getitems__"), f"the {name} has __getitems__")
-    _require(dataset.target_transform is None, "it has a target_transform")
+    require(known is not None and type(dataset) is getattr(module, name, None),
+            f"{type(dataset).__module__}.{type(dataset).__qualname__} is no set of torchvision that holds its images "
+            "in memory")
+    require(is_own(type(dataset).__getitem__, known.module, f"{known.base}.__getitem__"),
+            f"{name}.__getitem__ was replaced")
+    require(not hasattr(dataset, "__getitems__"), f"the {name} has __getitems__")
+    require(dataset.target_transform is None, "it has a target_transform")
     return known
 
 
 def _shared(array):
     """The array as a tensor over the same memory."""
     if isinstance(array, numpy.ndarray):
-        _require(array.flags.writeable and all(stride >= 0 for stride in array.strides), "its data is not plain memory")
+        require(type(array) is numpy.ndarray and array.flags.writeable and all(stride >= 0 for stride in array.strides),
+                "its data is not plain memory")
         return torch.from_numpy(array)
-    _require(type(array) is torch.Tensor and array.device.type == "cpu" and array.layout == torch.strided,
-             "its data is no tensor of the host")
-    return array.detach()
+    require_plain(array)
+    return array
 
 
 def _images_of(dataset, known):
     """uint8, (N, height, width, channels)."""
     images = _shared(dataset.data)
-    _require(images.dtype == torch.uint8 and images.dim() == 1 + len(known.layout), "its images are not made of bytes")
+    require(images.dtype == torch.uint8 and images.dim() == 1 + len(known.layout), "its images are not made of bytes")
     images = _TO_PIXELS_LAST[known.layout](images)
-    _require(images.shape[3] in (1, 3) and images.numel() > 0, "its images are neither grey nor RGB")
+    require(images.shape[3] in (1, 3) and images.numel() > 0, "its images are neither grey nor RGB")
     return images
 
 
@@ -114,42 +90,42 @@ class _Labels:
     def __init__(self, dataset, known, copies):
         self._labels = getattr(dataset, known.labels)
         self._convert = int if known.are_converted else lambda label: label
-        _require(isinstance(self._labels, (list, numpy.ndarray, torch.Tensor)), "its labels are no list")
+        require(isinstance(self._labels, (list, numpy.ndarray, torch.Tensor)), "its labels are no list")
         self._row = None
         if known.are_converted and not isinstance(self._labels, list):
             row = _shared(self._labels)
-            _require(row.dim() == 1 and not row.is_floating_point(), "its labels are no row of whole numbers")
+            require(row.dim() == 1 and not row.is_floating_point(), "its labels are no row of whole numbers")
             if row.dtype == torch.int64 or copies:
                 self._row = row.to(torch.int64, copy=copies)
         elif copies:
-            _require(all(type(label) is int for label in self._labels), "its labels are no whole numbers")
+            require(all(type(label) is int for label in self._labels), "its labels are no whole numbers")
             self._row = torch.tensor(self._labels)
-            _require(self._row.dtype == torch.int64, "it has no labels")
+            require(self._row.dtype == torch.int64, "it has no labels")
 
     def of(self, indices):
         if self._row is not None:
-            return poptorch_core.picked_numbers(self._row, indices)
+            return poptorch_core.picked_rows(self._row, indices)
         return collate.default_collate([self._convert(self._labels[index]) for index in indices])
 
 
 # -- its transform --------------------------------------------------------------------------------------------------
 def _steps_of(transform):
     """The names and objects of a chain of transforms."""
-    _require(transform is not None, "it has no transform")
+    require(transform is not None, "it has no transform")
     name = type(transform).__name__
     library = sys.modules.get("torchvision.transforms.transforms")
     is_known = type(transform) is getattr(library, name, None)
     if is_known and name == "Compose":
         return [step for inner in transform.transforms for step in _steps_of(inner)]
-    _require(is_known and name in _TRANSLATE + _MOVE + _MIX, f"nothing is known of the transform {name}")
+    require(is_known and name in _TRANSLATE + _MOVE + _MIX, f"nothing is known of the transform {name}")
     method = "__call__" if name in _TO_TENSOR else "forward"
-    _require(_is_own(getattr(type(transform), method), library.__name__, f"{name}.{method}"), f"{name} was changed")
+    require(is_own(getattr(type(transform), method), library.__name__, f"{name}.{method}"), f"{name} was changed")
     if isinstance(transform, torch.nn.Module):
         changes = [transform._forward_pre_hooks, transform._forward_hooks, transform._backward_hooks]
-        _require(not any(changes) and "forward" not in vars(transform), f"{name} was changed")
+        require(not any(changes) and "forward" not in vars(transform), f"{name} was changed")
     if name == "Normalize":
-        _require(all(torch.as_tensor(value).dim() <= 1 for value in (transform.mean, transform.std)),
-                 "Normalize has values for each pixel")
+        require(all(torch.as_tensor(value).dim() <= 1 for value in (transform.mean, transform.std)),
+                "Normalize has values for each pixel")
     return [(name, transform)]
 
 
@@ -173,6 +149,18 @@ def _parameters_of(steps):
             for name, step in steps]
 
 
+def _watched_of(transform):
+    """The objects that a chain consists of."""
+    yield transform
+    for key, value in getattr(transform, "__dict__", {}).items():
+        if key[0] == "_":
+            continue
+        yield value
+        if isinstance(value, list):
+            for inner in value:
+                yield from _watched_of(inner)
+
+
 def _applied(steps, pixels):
     """What becomes of an image, (height, width, channels)."""
     from PIL import Image  # pylint: disable=import-outside-toplevel  # torchvision has it, we do not need it
@@ -180,8 +168,8 @@ def _applied(steps, pixels):
     image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
     for _, step in steps:
         image = step(image)
-    _require(type(image) is torch.Tensor and image.dim() == 3 and not image.requires_grad,
-             "the transform does not end with a tensor of an image")
+    require(type(image) is torch.Tensor and image.dim() == 3 and not image.requires_grad,
+            "the transform does not end with a tensor of an image")
     return image
 
 
@@ -194,7 +182,7 @@ def _tables_of(steps, channels):
     side = int(_VALUES**0.5)
     ramp = numpy.arange(_VALUES, dtype=numpy.uint8).reshape(side, side, 1).repeat(channels, 2)
     tables = _applied([step for step in steps if step[0] in _TRANSLATE], ramp)
-    _require(tables.shape == (channels, side, side), "the transform changes the channels")
+    require(tables.shape == (channels, side, side), "the transform changes the channels")
     return tables.reshape(channels, _VALUES).contiguous()
 
 
@@ -203,17 +191,17 @@ def _places_of(steps, shape, tables):
     are, a digit at a time."""
     height, width, channels = shape
     darkest, brightest = (_applied(steps, _filled(shape, value)) for value in (0, _VALUES - 1))
-    _require(darkest.dtype == tables.dtype and darkest.shape[0] == channels, "the transform changes the channels")
+    require(darkest.dtype == tables.dtype and darkest.shape[0] == channels, "the transform changes the channels")
     pixels = numpy.arange(height * width)
     if not any(name in _MOVE for name, _ in steps):
-        _require(darkest.shape == (channels, height, width), "the transform changes the size")
+        require(darkest.shape == (channels, height, width), "the transform changes the size")
         return torch.from_numpy(pixels).reshape(1, height, width).repeat(channels, 1, 1), darkest
     places = torch.zeros(darkest.shape, dtype=torch.int64)
     for digit in range((max(len(pixels) - 1, 1).bit_length() + 7) // 8):
         code = (pixels >> 8 * digit).astype(numpy.uint8).reshape(height, width, 1).repeat(channels, 2)
         places += _bytes_behind(_applied(steps, code), tables) << 8 * digit
     is_constant = darkest == brightest
-    _require(bool((places[~is_constant] < len(pixels)).all()), "the transform moves pixels in a way of its own")
+    require(bool((places[~is_constant] < len(pixels)).all()), "the transform moves pixels in a way of its own")
     return torch.where(is_constant, torch.tensor(-1), places), darkest
 
 
@@ -222,56 +210,38 @@ def _bytes_behind(results, tables):
     found = torch.zeros(results.shape, dtype=torch.int64)
     for channel, table in enumerate(tables):
         ordered, order = table.sort()
-        _require(bool((ordered[1:] != ordered[:-1]).all()), "the transform makes different bytes equal")
+        require(bool((ordered[1:] != ordered[:-1]).all()), "the transform makes different bytes equal")
         at = torch.searchsorted(ordered, results[channel].contiguous()).clamp(max=_VALUES - 1)
         found[channel] = order[at]
     return found
 
 
-def is_of_a_known_kind(dataset):
+def check_kind(dataset):
     """As far as its class and the names of its transforms tell."""
-    try:
-        base, _ = _unwrapped(dataset)
-        _description_of(base)
-        _steps_of(base.transform)
-    except Exception:  # pylint: disable=broad-except  # whatever it is, it is not known
-        return False
-    return True
+    base, _ = unwrapped(dataset)
+    _description_of(base)
+    _steps_of(base.transform)
 
 
 # -- both -----------------------------------------------------------------------------------------------------------
 def _copied(data):
-    return data.copy() if isinstance(data, numpy.ndarray) else data.clone()
+    if isinstance(data, numpy.ndarray):
+        return data.copy()
+    return data if data.is_shared() else data.clone()  # shared memory is that of workers, too
 
 
-class Memory:
-    """What a loader remembers from one epoch to the next: the rows of one chain."""
-
-    def __init__(self):
-        self.parameters = None
-        self.rows = None
-
-
-class KnownImages:
-    """Makes batches of a known set: of a copy of its data, such as workers would have, or of the data as it is whenever
-    a batch is made. What it holds of the set has at most `limit` bytes."""
-
+class KnownImages(KnownData):
     def __init__(self, dataset, copies, limit, memory):
-        self._dataset, self._chosen = _unwrapped(dataset)
-        known = _description_of(self._dataset)
-        self._attributes = ("data", known.labels, "transform", "target_transform")
-        self._watched = self._state()
-        steps = _steps_of(self._dataset.transform)
-        images = _images_of(self._dataset, known)
-        self._source = copy.copy(self._dataset)
-        self._limit = limit
-        self._held = 0
+        base, _ = unwrapped(dataset)
+        known = _description_of(base)
+        super().__init__(dataset, copies, limit, ("data", known.labels, "transform", "target_transform"))
+        steps = _steps_of(base.transform)
+        self._images = images = _images_of(base, known)
+        self._source = copy.copy(base)
         if copies:
             self._hold(images.numel(), "a copy of its images")
-            self._source.data = _copied(self._dataset.data)
-            images = _images_of(self._source, known)
-            self._chosen = [list(chosen) for chosen in self._chosen]
-        self._images = images
+            self._source.data = _copied(base.data)
+            self._images = images = _images_of(self._source, known)
         self._rows = self._batches = None
         remembered, made = _parts_of(steps)
         if remembered:
@@ -281,14 +251,12 @@ class KnownImages:
             tables = _tables_of(made, images.shape[3])
             places, constants = _places_of(made, images.shape[1:], tables)
             self._batches = poptorch_core.ImageBatches(images, tables, places, constants)
-        self._labels = _Labels(self._dataset, known, copies)
-        self._check_samples()
+        self._labels = _Labels(base, known, copies)
+        self._check_samples(len(images))
         self.description = self._describe(remembered, made)
 
-    def _hold(self, num_bytes, what):
-        self._held += num_bytes
-        _require(self._held <= self._limit, f"with {what} it would hold {self._held} bytes, which is more than the "
-                 f"{self._limit} that ASPEN_LOADER_MEMORY allows")
+    def _state(self):
+        return [*super()._state(), *_watched_of(self._dataset.transform)]
 
     def _remember(self, steps, memory):
         self._source.transform = sys.modules["torchvision.transforms"].Compose([step for _, step in steps])
@@ -304,7 +272,7 @@ class KnownImages:
         result = self._source[index][0]
         if type(result) is torch.Tensor:
             return result
-        _require(result.mode in ("L", "RGB"), f"the transform makes images of mode {result.mode}")
+        require(result.mode in ("L", "RGB"), f"the transform makes images of mode {result.mode}")
         return torch.from_numpy(numpy.array(result)).reshape(result.height, result.width, -1)
 
     def _describe(self, remembered, made):
@@ -313,37 +281,11 @@ class KnownImages:
             text += f" by {', '.join(name for name, _ in made)}"
         return text + (f" of remembered results of {', '.join(name for name, _ in remembered)}" if remembered else "")
 
-    def _state(self):
-        values = vars(self._dataset)
-        return [type(self._dataset).__getitem__, torch.get_default_dtype(),
-                *(values.get(name) for name in self._attributes)]
-
-    def is_unchanged(self):
-        """Whether the data set is still what it was, as far as that does not take long to see."""
-        return all(now is then for now, then in zip(self._state(), self._watched))
-
-    def _check_samples(self):
-        """Some samples of the set itself must have the bits of ours."""
-        count = len(self._images)
-        indices = sorted({0, count // 2, count - 1})
-        expected = collate.default_collate([self._dataset[index] for index in indices])
-        found = self._samples(indices)
-        _require(type(expected) is list and found is not None and all(
-            type(theirs) is torch.Tensor and theirs.dtype == ours.dtype and torch.equal(theirs, ours)
-            for theirs, ours in zip(expected, found)), "its samples are not what its class and transform tell")
-
-    def batch(self, indices, room=None):
-        """What a default collation makes of the samples; None if the set has not all of them. The images are written to
-        room(0, shape, dtype), if it has any."""
-        for chosen in self._chosen:
-            indices = [chosen[index] for index in indices]
-        return self._samples(indices, room)
-
-    def _samples(self, indices, room=None):
+    def _samples(self, indices, room):
         if self._rows is not None and not self._rows.provide(self._images, indices, self._row):
             return None
         if self._batches is None:
-            images = self._rows.rows.index_select(0, torch.tensor(indices))
+            images = poptorch_core.picked_rows(self._rows.rows, indices)
         else:
             rows = None if room is None else room(0, (len(indices), *self._batches.row_shape), self._batches.dtype)
             images = self._batches.make(indices, rows)

@@ -1,5 +1,5 @@
-"""Iterators over loaders of known images: they give what torch's give, in the same order, without making sample by
-sample and without starting workers."""
+"""Iterators over loaders of known data: they give what torch's give, in the same order, without making sample by sample
+and without starting workers."""
 
 import collections
 import concurrent.futures
@@ -9,14 +9,11 @@ import torch
 from torch.utils.data import dataloader as torch_loader
 from torch.utils.data._utils import collate
 
-from . import _async_worker, poptorch_core
+from . import _async_worker, _known_tensors, poptorch_core
+from ._known_data import NotKnown
 from ._logging import logger
 
 _COLLATE_FUNCTIONS = dict(collate.default_collate_fn_map)
-
-
-class NotKnown(Exception):
-    """The reason why samples must be made by the data set itself."""
 
 
 def _has_room(loader):
@@ -27,7 +24,6 @@ def _has_room(loader):
 def _check_settings(loader):
     """What a user has a say in must be as it is by default."""
     refusals = [
-        ("torchvision.datasets" not in sys.modules, "the data set is none of torchvision"),
         (not loader._auto_collation or loader._dataset_kind != torch_loader._DatasetKind.Map, "it makes no batches"),
         (loader.collate_fn is not collate.default_collate and not _has_room(loader), "it has a collate_fn"),
         (collate.default_collate_fn_map != _COLLATE_FUNCTIONS, "the default collation was changed"),
@@ -41,16 +37,34 @@ def _check_settings(loader):
             raise NotKnown(reason)
 
 
-def _known_images(loader):
+class _Memory:
+    """What a loader remembers from one epoch to the next: the rows that one chain of transforms makes."""
+
+    def __init__(self):
+        self.parameters = None
+        self.rows = None
+
+
+def _kind_of(dataset):
+    """The class that knows such a set."""
+    if _known_tensors.is_known_kind(dataset):
+        return _known_tensors.KnownTensors
+    if "torchvision.datasets" not in sys.modules:
+        raise NotKnown("the data set is no TensorDataset and none of torchvision")
+    from . import _known_images  # pylint: disable=import-outside-toplevel  # only if needed
+
+    _known_images.check_kind(dataset)
+    return _known_images.KnownImages
+
+
+def _known_data(loader):
     """None if the samples must be made by the data set. The log tells the way, and the reason if it is the long one."""
     limit = poptorch_core.loader_memory()
     try:
         _check_settings(loader)
-        from ._known_images import KnownImages, Memory  # pylint: disable=import-outside-toplevel  # only if needed
-
         if loader._memory is None:
-            loader._memory = Memory()
-        known = KnownImages(loader.dataset, loader.num_workers > 0, limit, loader._memory)
+            loader._memory = _Memory()
+        known = _kind_of(loader.dataset)(loader.dataset, loader.num_workers > 0, limit, loader._memory)
         way = f"batches of {known.description}, without workers"
     except NotKnown as reason:
         known, way = None, f"samples are made one by one: {reason}"
@@ -63,25 +77,24 @@ def _known_images(loader):
 
 
 def may_be_known(dataset):
-    """Whether a set looks like one of known images. What a loader does with it, and whether it can, comes later."""
-    if "torchvision.datasets" not in sys.modules:
+    """Whether a set is of a known kind. What a loader does with it, and whether it can, comes later."""
+    try:
+        return _kind_of(dataset) is not None
+    except Exception:  # pylint: disable=broad-except  # whatever it is, it is not known
         return False
-    from ._known_images import is_of_a_known_kind  # pylint: disable=import-outside-toplevel  # only if needed
-
-    return is_of_a_known_kind(dataset)
 
 
 def iterator_of(loader):
-    """An iterator for a loader of known images, None for others."""
-    known = _known_images(loader)
+    """An iterator for a loader of known data, None for others."""
+    known = _known_data(loader)
     if known is None:
         if _has_room(loader) and loader.num_workers > 0:
             loader.collate_fn = collate.default_collate  # workers do not see which slot is open
         return None
-    return _CopiedImagesIter(loader, known) if loader.num_workers > 0 else _ImagesIter(loader, known)
+    return _CopiedDataIter(loader, known) if loader.num_workers > 0 else _DataIter(loader, known)
 
 
-class _KnownImagesIter(torch_loader._BaseDataLoaderIter):
+class _KnownDataIter(torch_loader._BaseDataLoaderIter):
     def __init__(self, loader, known):
         super().__init__(loader)
         self._known = known
@@ -92,12 +105,12 @@ class _KnownImagesIter(torch_loader._BaseDataLoaderIter):
         return super().__next__() if torch.autograd._profiler_enabled() else self._next_data()
 
     def _batch(self, indices):
-        """As the data set itself makes it where an index is not one of an image."""
+        """As the data set itself makes it where an index is not one of its rows."""
         item = self._known.batch(indices, self._room) if self._known is not None else None
         return item if item is not None else collate.default_collate([self._dataset[index] for index in indices])
 
 
-class _ImagesIter(_KnownImagesIter):
+class _DataIter(_KnownDataIter):
     """In place of a loader without workers: sees changes of the data set at once."""
 
     def __init__(self, loader, known):
@@ -107,11 +120,11 @@ class _ImagesIter(_KnownImagesIter):
     def _next_data(self):
         indices = self._next_index()
         if self._known is not None and not self._known.is_unchanged():
-            self._known = _known_images(self._loader)
+            self._known = _known_data(self._loader)
         return self._batch(indices)
 
 
-class _CopiedImagesIter(_KnownImagesIter):
+class _CopiedDataIter(_KnownDataIter):
     """In place of a loader with workers, which have the data set as it was when they started. Indices are drawn as far
     ahead as for workers: a user may see how far a generator or a sampler is. Large items are made ahead, too, one at a
     time by another thread; for small ones that would take longer than making them."""

@@ -2,17 +2,16 @@
 of torch's loader; whatever is not known for certain is left to it."""
 
 import multiprocessing
-import random
 
 import numpy
 import poptorch
 import pytest
 import torch
 import torchvision
+from support.loading import assert_like_torch, assert_same, is_known, loaders
 from torchvision import transforms
 
 FAST = {"sharing_strategy": poptorch.SharingStrategy.Fork}  # starts without importing torch again
-TORCH_LOADER = "torch.utils.data.dataloader"
 NORMALIZED = [transforms.ToTensor(), transforms.Normalize((0.5,), (0.5,))]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -42,65 +41,6 @@ def image_set(name, length=37, transform=None, **attributes):
 
 def digits(**attributes):
     return image_set("MNIST", **attributes)
-
-
-def is_known(loader):
-    """Whether its batches are made in C++."""
-    module = type(iter(loader)).__module__
-    assert module in ("poptorch._image_loading", TORCH_LOADER)
-    return module != TORCH_LOADER
-
-
-def loaders(dataset, options=None, batch_size=4, drop_last=True, num_workers=0, **settings):
-    """Ours, and torch's for the same items."""
-    ours = poptorch.DataLoader(options or poptorch.Options(), dataset, batch_size=batch_size, drop_last=drop_last,
-                               num_workers=num_workers, **settings)
-    settings.setdefault("persistent_workers", num_workers > 0)
-    size = ours.combinedBatchSize
-    return ours, torch.utils.data.DataLoader(dataset, batch_size=size, drop_last=drop_last, num_workers=num_workers,
-                                             **settings)
-
-
-def states(generator):
-    given = torch.empty(0) if generator is None else generator.get_state()
-    others = torch.tensor([hash(random.getstate()), hash(numpy.random.get_state()[1].tobytes())])
-    return [torch.get_rng_state(), given, others]
-
-
-def trail(loader, epochs=2, generator=None):
-    """Everything that a program sees: items, and the states of generators at each step."""
-    torch.manual_seed(7)
-    if generator is not None:
-        generator.manual_seed(11)
-    seen = []
-    for _ in range(epochs):
-        iterator = iter(loader)
-        seen.append(states(generator))
-        for item in iterator:
-            assert type(item) is list
-            seen.append([*item, *states(generator)])
-        seen.append(states(generator))
-    return seen
-
-
-def assert_same(found, expected):
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected):
-        assert len(ours) == len(theirs)
-        for mine, other in zip(ours, theirs):
-            assert mine.dtype == other.dtype and mine.shape == other.shape and mine.stride() == other.stride()
-            assert mine.numpy().tobytes() == other.numpy().tobytes()
-
-
-def assert_like_torch(ours, theirs, **settings):
-    assert is_known(ours)
-    assert_same(trail(fresh(ours), **settings), trail(theirs, **settings))
-
-
-def fresh(loader):
-    """As if nobody had iterated over it."""
-    loader._iterator = None
-    return loader
 
 
 # -- equal to torch's -------------------------------------------------------------------------------------------------
@@ -310,6 +250,14 @@ def test_an_epoch_may_be_broken_off():
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
+def change_steps(dataset):
+    dataset.transform.transforms.append(transforms.Pad(1))
+
+
+def change_mean(dataset):
+    dataset.transform.transforms[1].mean = [0.25]
+
+
 def change_in_place(dataset):
     dataset.data[20:] = 3
     dataset.targets[20:] = 11
@@ -336,8 +284,8 @@ def change_method(dataset):
     type(dataset).__getitem__ = lambda self, index: (torch.tensor([index]), 1)
 
 
-@pytest.mark.parametrize("change", [change_in_place, change_data, change_transform, change_to_unknown, change_labels,
-                                    change_method])
+@pytest.mark.parametrize("change", [change_in_place, change_data, change_transform, change_steps, change_mean,
+                                    change_to_unknown, change_labels, change_method])
 @pytest.mark.parametrize("when", ["during an epoch", "between epochs"])
 @pytest.mark.parametrize("workers", [{"num_workers": 0}, {"num_workers": 1, "persistent_workers": False},
                                      {"num_workers": 1, "persistent_workers": True}])
@@ -345,7 +293,8 @@ def test_changes_are_seen_when_torch_sees_them(change, when, workers):
     trails = []
     original = torchvision.datasets.MNIST.__getitem__
     for choose in (0, 1):
-        dataset = digits(length=60)
+        chain = transforms.Compose([transforms.ToTensor(), transforms.Normalize([0.5], [0.5])])
+        dataset = digits(length=60, transform=chain)
         loader = loaders(dataset, **workers)[choose]
         assert choose == 1 or is_known(loader)
         try:
