@@ -8,9 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <system_error>
 #include <thread>
@@ -19,6 +17,7 @@
 #include "aspen/base/log.h"
 #include "aspen/program_file/program_file.h"
 #include "poptorch/capture/stored_work.h"
+#include "poptorch/model/byte_limit.h"
 
 namespace poptorch {
 namespace {
@@ -98,25 +97,7 @@ void remove_left_behind(const fs::path& file) {
 
 }  // namespace
 
-std::uint64_t cache_limit() {
-  const char* text = std::getenv(kLimitVariable);
-  if (text == nullptr || *text == '\0') return 16 * kGiB;
-  const char* end = text + std::strlen(text);
-  std::uint64_t number = 0;
-  const auto [stop, error] = std::from_chars(text, end, number);
-  const std::string unit(stop, end);
-  const std::uint64_t factor = unit.empty()  ? 1
-                               : unit == "K" ? 1 << 10
-                               : unit == "M" ? 1 << 20
-                               : unit == "G" ? kGiB
-                                             : 0;
-  if (error != std::errc() || factor == 0 || number > ~std::uint64_t{0} / factor) {
-    throw aspen::UserError(
-        "[cache] {} is \"{}\"; expected a number of bytes, with K, M or G behind it or not, such as 4G.",
-        kLimitVariable, text);
-  }
-  return number * factor;
-}
+std::uint64_t cache_limit() { return bytes_in_environment("cache", kLimitVariable, 16 * kGiB); }
 
 ExecutableCache::ExecutableCache(fs::path directory, std::uint64_t limit)
     : directory_(std::move(directory)), limit_(limit) {}

@@ -1,8 +1,11 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "poptorch/api/image_batches.h"
+#include "poptorch/api/known_rows.h"
 #include "poptorch/api/sampling.h"
 #include "poptorch/python/bindings.h"
+#include "poptorch/python/convert.h"
 
 namespace py = pybind11;
 
@@ -44,6 +47,55 @@ ShareSampler restored(const py::tuple& saved) {
   return ShareSampler(state);
 }
 
+// The numbers of a list, if these are whole numbers as samplers give them: of Python or of numpy.
+std::optional<std::vector<std::int64_t>> numbers_in(const py::list& list) {
+  std::vector<std::int64_t> numbers;
+  numbers.reserve(list.size());
+  for (const py::handle element : list) {
+    const std::string_view type = Py_TYPE(element.ptr())->tp_name;
+    if (!PyLong_CheckExact(element.ptr()) && !type.starts_with("numpy.int")) return std::nullopt;
+    numbers.push_back(PyNumber_AsSsize_t(element.ptr(), nullptr));  // out of range: as far as it goes
+  }
+  return numbers;
+}
+
+std::optional<at::Tensor> made_batch(const ImageBatches& batches, const py::list& indices,
+                                     std::optional<at::Tensor> rows) {
+  const auto numbers = numbers_in(indices);
+  if (!numbers) return std::nullopt;
+  const py::gil_scoped_release no_gil;
+  return batches.make(*numbers, rows ? std::move(*rows) : at::Tensor());
+}
+
+std::optional<std::vector<std::int64_t>> changed(const at::Tensor& images, const at::Tensor& before,
+                                                 const at::Tensor& known, const py::list& indices) {
+  const auto numbers = numbers_in(indices);
+  if (!numbers) return std::nullopt;
+  return changed_images(images, before, known, *numbers);
+}
+
+std::optional<at::Tensor> picked(const at::Tensor& tensor, const py::list& indices, std::optional<at::Tensor> rows) {
+  const auto numbers = numbers_in(indices);
+  if (!numbers) return std::nullopt;
+  const py::gil_scoped_release no_gil;
+  return picked_rows(tensor, *numbers, rows ? std::move(*rows) : at::Tensor());
+}
+
+void bind_image_batches(py::module_& module) {
+  py::class_<ImageBatches>(module, "ImageBatches")
+      .def(py::init([](at::Tensor images, at::Tensor tables, at::Tensor places, at::Tensor constants) {
+             return std::make_unique<ImageBatches>(
+                 std::move(images), ImageChain{std::move(tables), std::move(places), std::move(constants)});
+           }),
+           py::arg("images"), py::arg("tables"), py::arg("places"), py::arg("constants"))
+      .def("make", &made_batch, py::arg("indices"), py::arg("rows") = py::none())
+      .def_property_readonly("row_shape", &ImageBatches::row_shape)
+      .def_property_readonly("dtype", [](const ImageBatches& batches) { return dtype_object(batches.type()); });
+  module.def("changed_images", &changed, py::arg("images"), py::arg("before"), py::arg("known"), py::arg("indices"));
+  module.def("picked_rows", &picked, py::arg("tensor"), py::arg("indices"), py::arg("rows") = py::none());
+  module.def("loader_memory", &loader_memory);
+}
+
 }  // namespace
 
 void bind_data_loader(py::module_& module) {
@@ -65,6 +117,7 @@ void bind_data_loader(py::module_& module) {
       .def("__len__", &ShareSampler::size)
       .def("__iter__", [](ShareSampler& sampler) { return indices_of(sampler.next_epoch()); })
       .def(py::pickle(&saved, &restored));
+  bind_image_batches(module);
 }
 
 }  // namespace poptorch

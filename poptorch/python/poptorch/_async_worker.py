@@ -9,6 +9,7 @@ import time
 import traceback
 
 import torch
+from torch.utils.data import default_collate
 
 from . import _impl
 
@@ -47,6 +48,18 @@ class Layout:
         else:
             raise TypeError(f"an item is a {type(item).__name__}; expected a tensor, or a list, tuple or dict of them")
 
+    def columns(self, samples):
+        """Of samples that the default collation makes such an item of, the parts of all, None if one is of another
+        kind."""
+        types = set(map(type, samples))
+        if self.kind == "tensor" and types == {torch.Tensor}:
+            return [samples]
+        if self.kind == "list" and types in ({list}, {tuple}) and len(set(map(len, samples))) == 1:
+            return list(zip(*samples))
+        if self.kind == "dict" and types == {dict} and all(sample.keys() == set(self.keys) for sample in samples):
+            return [[sample[key] for sample in samples] for key in self.keys]
+        return None
+
     def tensors(self, item):
         if self.kind == "custom":
             tensors = list(_impl.custom_parser_for(item).yieldTensors(item))
@@ -73,52 +86,88 @@ class Layout:
         return list(tensors)
 
 
-def rebatch(items, size, drop_last):
-    """Cuts and joins lists of tensors into lists with `size` rows each."""
-    pending, rows = [], 0
-    for tensors in items:
-        while tensors[0].shape[0] > 0:
-            take = min(size - rows, tensors[0].shape[0])
-            pending.append([t[:take] for t in tensors])
-            tensors = [t[take:] for t in tensors]
-            rows += take
-            if rows == size:
-                yield _joined(pending)
-                pending, rows = [], 0
-    if pending and not drop_last:
-        yield _joined(pending)
-
-
-def _joined(parts):
-    return parts[0] if len(parts) == 1 else [torch.cat(tensors) for tensors in zip(*parts)]
-
-
 class _Stopped(Exception):
     """The consumer is gone or asked to stop."""
 
 
+class _Ring:
+    """The slots, as the worker sees them: it opens the next one, writes an item to it and publishes it."""
+
+    def __init__(self, shared, settings):
+        self._shared = shared
+        self._settings = settings
+        self.slots = None
+        self.header = None  # per slot: kind, epoch, rows
+        self._next = 0
+        self._is_open = False
+
+    def make(self, shapes_and_types):
+        num_slots = self._settings["buffer_size"]
+        self.slots = [
+            [torch.empty(shape, dtype=dtype).share_memory_() for shape, dtype in shapes_and_types]
+            for _ in range(num_slots)
+        ]
+        self.header = torch.zeros(num_slots, 3, dtype=torch.int64).share_memory_()
+
+    def open(self):
+        """The tensors of the next slot, once the consumer has let go of it."""
+        if not self._is_open:
+            self._wait_for_slot()
+            self._is_open = True
+        return self.slots[self._next]
+
+    def publish(self, kind, epoch, rows=0):
+        self.open()
+        self.header[self._next] = torch.tensor([kind, epoch, rows])
+        self._next = (self._next + 1) % len(self.slots)
+        self._is_open = False
+        self._shared.filled.release()
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+    def wait(self, acquire):
+        """Blocks until acquire(timeout) succeeds, the consumer asks to stop, or its process is gone."""
+        while not acquire(_PARENT_CHECK_SECONDS):
+            self._check_consumer()
+        if self._shared.stop.value:
+            raise _Stopped
+
+    def _check_consumer(self):
+        if self._shared.stop.value or not multiprocessing.parent_process().is_alive():
+            raise _Stopped
+
+    def _wait_for_slot(self):
+        if self._settings["miss_sleep_time_in_ms"] > 0:
+            self.wait(lambda timeout: self._shared.free.acquire(timeout=timeout))
+            return
+        next_check = time.monotonic() + _PARENT_CHECK_SECONDS
+        while not self._shared.free.acquire(block=False):
+            if time.monotonic() > next_check:
+                self._check_consumer()
+                next_check = time.monotonic() + _PARENT_CHECK_SECONDS
+        self._check_consumer()
+
+
 class _Worker:
+    """Each item is written to its slot once: by the collation of a loader that has no workers of its own, or from what
+    the data set gives, a part at a time if items are put together again."""
+
     def __init__(self, dataset, shared, settings):
         self._dataset = dataset
         self._shared = shared
         self._settings = settings
+        self._ring = _Ring(shared, settings)
         self._layout = None
         self._expected = None  # of each tensor: the shape of its rows, its type
-        self._slots = None
-        self._header = None  # per slot: kind, epoch, rows
-        self._next = 0
+        if _collates_here(dataset) and settings["rebatched_size"] is None:
+            dataset.collate_fn = SlotCollation(self)
 
-    def _items(self):
-        """Lists of tensors, for one epoch."""
-
-        def tensors():
-            for item in self._dataset:
-                if self._layout is None:
-                    self._layout = Layout(item)
-                yield self._like_the_first(self._layout.tensors(item))
-
-        size = self._settings["rebatched_size"]
-        return tensors() if size is None else rebatch(tensors(), size, self._settings["drop_last"])
+    # -- reading --------------------------------------------------------------------------------------------------
+    def _read(self):
+        """What the data set gives, as lists of tensors, for one epoch."""
+        for item in self._dataset:
+            if self._layout is None:
+                self._layout = Layout(item)
+            yield self._like_the_first(self._layout.tensors(item))
 
     def _like_the_first(self, tensors):
         """Later items take the types of the first one, and must have its shape but for the number of rows."""
@@ -136,81 +185,126 @@ class _Worker:
                 )
         return [tensor.to(dtype) for tensor, (_, dtype) in zip(tensors, self._expected)]
 
-    def prepare(self):
-        """Loads the first item and makes the slots after it."""
-        self._epoch_items = self._items()
-        first = next(self._epoch_items, None)
-        if first is None:
-            raise ValueError("the data set is empty")
-        num_slots = self._settings["buffer_size"]
-        self._slots = [
-            [torch.empty(t.shape, dtype=t.dtype).share_memory_() for t in first] for _ in range(num_slots)
-        ]
-        self._header = torch.zeros(num_slots, 3, dtype=torch.int64).share_memory_()
-        self._first = first
-        return self._layout, self._slots, self._header
+    def collated(self, samples):
+        """What the default collation gives, in the open slot where it fits."""
+        columns = None if self._ring.slots is None else self._layout.columns(samples)
+        if columns is None or len(columns) != len(self._ring.slots[0]):
+            return default_collate(samples)
+        return self._layout.rebuild([_stacked(column, target) for column, target in zip(columns, self._ring.open())])
 
-    # -- waiting --------------------------------------------------------------------------------------------------
-    def _wait(self, acquire):
-        """Blocks until acquire(timeout) succeeds, the consumer asks to stop, or its process is gone."""
-        while not acquire(_PARENT_CHECK_SECONDS):
-            self._check_consumer()
-        if self._shared.stop.value:
-            raise _Stopped
+    def room(self, part, shape, dtype):
+        """A part of the open slot for so many rows of that shape and type, None if they do not fit."""
+        if self._ring.slots is None or part >= len(self._ring.slots[0]):
+            return None
+        target = self._ring.open()[part]
+        return target[: shape[0]] if target.dtype == dtype and _fit(shape, target) else None
 
-    def _check_consumer(self):
-        if self._shared.stop.value or not multiprocessing.parent_process().is_alive():
-            raise _Stopped
+    # -- writing --------------------------------------------------------------------------------------------------
+    def _items(self):
+        """Writes one item after the other to the open slot and yields the number of its rows, for one epoch."""
+        size = self._settings["rebatched_size"]
+        return self._whole_items() if size is None else self._rebatched_items(size)
 
-    def _wait_for_slot(self):
-        if self._settings["miss_sleep_time_in_ms"] > 0:
-            self._wait(lambda timeout: self._shared.free.acquire(timeout=timeout))
-            return
-        next_check = time.monotonic() + _PARENT_CHECK_SECONDS
-        while not self._shared.free.acquire(block=False):
-            if time.monotonic() > next_check:
-                self._check_consumer()
-                next_check = time.monotonic() + _PARENT_CHECK_SECONDS
-        self._check_consumer()
+    def _whole_items(self):
+        for tensors in self._read():
+            if self._ring.slots is None:
+                self._ring.make([(tensor.shape, tensor.dtype) for tensor in tensors])
+            for target, tensor in zip(self._ring.open(), tensors):
+                short = self._settings["allows_short"] and tensor.shape[0] < target.shape[0]
+                if not short and tensor.shape != target.shape:
+                    raise TypeError(
+                        f"an item has a tensor of shape {list(tensor.shape)}; all items must be like the first, which "
+                        f"has {list(target.shape)}"
+                    )
+                if tensor.data_ptr() != target.data_ptr():  # of a tensor that was collated into the slot
+                    (target[: tensor.shape[0]] if short else target).copy_(tensor.detach())
+            yield tensors[-1].shape[0] if tensors and tensors[-1].dim() else 0
 
-    # -- producing ------------------------------------------------------------------------------------------------
-    def _publish(self, kind, epoch, tensors=()):
-        self._wait_for_slot()
+    def _rebatched_items(self, size):
+        """Items of `size` rows, of what comes in any number of rows."""
         rows = 0
-        slot = self._slots[self._next]
-        for target, tensor in zip(slot, tensors):
-            rows = tensor.shape[0] if tensor.dim() else 0
-            short = self._settings["allows_short"] and tensor.shape[0] < target.shape[0]
-            if not short and tensor.shape != target.shape:
-                raise TypeError(
-                    f"an item has a tensor of shape {list(tensor.shape)}; all items must be like the first, which has "
-                    f"{list(target.shape)}"
-                )
-            (target[:rows] if short else target).copy_(tensor)
-        self._header[self._next] = torch.tensor([kind, epoch, rows])
-        self._next = (self._next + 1) % len(self._slots)
-        self._shared.filled.release()
+        for tensors in self._read():
+            if self._ring.slots is None:
+                self._ring.make([((size, *tensor.shape[1:]), tensor.dtype) for tensor in tensors])
+            taken, count = 0, tensors[0].shape[0]
+            if any(tensor.shape[0] != count for tensor in tensors):
+                numbers = [tensor.shape[0] for tensor in tensors]
+                raise TypeError(f"an item has tensors of {numbers} rows; expected the same number in each")
+            while taken < count:
+                step = min(size - rows, count - taken)
+                for target, tensor in zip(self._ring.open(), tensors):
+                    target[rows : rows + step].copy_(tensor[taken : taken + step].detach())
+                rows, taken = rows + step, taken + step
+                if rows == size:
+                    yield rows
+                    rows = 0
+        if rows > 0 and not self._settings["drop_last"]:
+            yield rows
+
+    # -- all epochs -----------------------------------------------------------------------------------------------
+    def prepare(self):
+        """Loads the first item, after which the slots are made."""
+        self._epoch_items = self._items()
+        self._first_rows = next(self._epoch_items, None)
+        if self._first_rows is None:
+            raise ValueError("the data set is empty")
+        return self._layout, self._ring.slots, self._ring.header
 
     def _run_epoch(self, items, epoch):
-        for tensors in items:
+        for rows in items:
             if self._shared.wanted_epoch.value > epoch:
                 return  # the consumer started over
-            self._publish(DATA, epoch, tensors)
-        self._publish(END_OF_EPOCH, epoch)
+            self._ring.publish(DATA, epoch, rows)
+        self._ring.publish(END_OF_EPOCH, epoch)
 
     def run(self):
         epoch = 0
-        self._publish(DATA, epoch, self._first)
-        del self._first
+        self._ring.publish(DATA, epoch, self._first_rows)
         if not self._settings["early_preload"]:
-            self._wait(self._shared.started.wait)
+            self._ring.wait(self._shared.started.wait)
         while True:
             self._run_epoch(self._epoch_items, epoch)
             if not self._settings["load_indefinitely"]:
                 while self._shared.wanted_epoch.value <= epoch:
-                    self._wait(lambda timeout: self._shared.new_epoch.acquire(timeout=timeout))
+                    self._ring.wait(lambda timeout: self._shared.new_epoch.acquire(timeout=timeout))
             epoch = max(epoch + 1, self._shared.wanted_epoch.value)
             self._epoch_items = self._items()
+
+
+class SlotCollation:
+    """The default collation of a loader whose items go to slots."""
+
+    def __init__(self, worker):
+        self._worker = worker
+        self.room = worker.room
+
+    def __call__(self, samples):
+        return self._worker.collated(samples)
+
+
+def _collates_here(dataset):
+    """Whether it is a loader that collates in this process, in the usual way, and gives what it collates. One of ours
+    has workers collate as usual if it starts them."""
+    if not isinstance(dataset, torch.utils.data.DataLoader) or getattr(dataset, "_batches_per_item", 1) > 1:
+        return False
+    is_here = dataset.num_workers == 0 or hasattr(dataset, "combinedBatchSize")
+    return is_here and dataset.batch_sampler is not None and dataset.collate_fn is default_collate
+
+
+def _fit(shape, target):
+    return len(shape) == target.dim() and shape[1:] == target.shape[1:] and shape[0] <= target.shape[0]
+
+
+def _stacked(column, target):
+    """The elements of a column of samples as rows of the target, if they are like these, or collated as usual."""
+    first = column[0]
+    if type(first) is not torch.Tensor or not _fit((len(column), *first.shape), target) or not all(
+        type(element) is torch.Tensor and element.shape == first.shape and element.dtype == target.dtype
+        and element.device == target.device and element.layout == target.layout and not element.requires_grad
+        for element in column
+    ):
+        return default_collate(list(column))
+    return torch.stack(column, out=target[: len(column)])
 
 
 def load_payload(payload):

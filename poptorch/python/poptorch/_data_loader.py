@@ -5,6 +5,7 @@ import torch
 from . import poptorch_core, profiling
 from ._async_data_accessor import AsynchronousDataAccessor
 from ._combined_batches import combined
+from ._known_loading import iterator_of, may_be_known
 from ._logging import logger
 from .enums import DataLoaderMode
 from .errors import createPoptorchError
@@ -35,6 +36,8 @@ class DataLoader(torch.utils.data.DataLoader):
             raise AssertionError(f"DataLoader expects poptorch.Options first, not {type(options).__name__}")
         options._freeze()
         self._accessor = None
+        self._memory = None  # of known data, and what the log has told of it
+        self._logged_way = None
         self._options = options
         factor, _ = poptorch_core.micro_batches(options._store, True)
         partition = auto_distributed_partitioning and options.Distributed.numProcesses > 1
@@ -59,7 +62,7 @@ class DataLoader(torch.utils.data.DataLoader):
         else:
             resolved = poptorch_core.resolved_loader_mode(mode.value, drop_last, self._combined_batch_size or 1)
             mode = DataLoaderMode(resolved)
-            piece_size = self._piece_size(mode, num_workers, rebatched_worker_size, kwargs.get("collate_fn"))
+            piece_size = self._piece_size(dataset, mode, num_workers, rebatched_worker_size, kwargs.get("collate_fn"))
             self._rebatched = mode == DataLoaderMode.AsyncRebatched or piece_size != self._combined_batch_size
             if self._is_iterable:
                 self._check_iterable(partition, num_workers, kwargs)
@@ -115,15 +118,16 @@ class DataLoader(torch.utils.data.DataLoader):
                 num_workers,
             )
 
-    def _piece_size(self, mode, num_workers, worker_size, collate_fn):
-        """Elements that torch's loader fetches at a time. Only the usual collation can be cut."""
+    def _piece_size(self, dataset, mode, num_workers, worker_size, collate_fn):
+        """Elements that torch's loader fetches at a time. Only the usual collation can be cut, and where no workers are
+        started there is nothing to gain."""
         if mode == DataLoaderMode.AsyncRebatched:
             if self._combined_batch_size is None:
                 raise AssertionError("AsyncRebatched needs a batch_size")
             return poptorch_core.worker_batch_size(self._combined_batch_size, worker_size)
         if mode == DataLoaderMode.Sync or self._combined_batch_size is None or self._is_iterable:
             return self._combined_batch_size
-        if collate_fn not in (None, torch.utils.data.default_collate):
+        if collate_fn not in (None, torch.utils.data.default_collate) or may_be_known(dataset):
             return self._combined_batch_size
         return poptorch_core.piece_size(self._combined_batch_size, num_workers)
 
@@ -179,6 +183,11 @@ class DataLoader(torch.utils.data.DataLoader):
             if self._batches_per_item > 1:
                 return combined(super().__iter__(), self._batches_per_item, self._drop_last_item)
             return super().__iter__()
+
+    def _get_iterator(self):
+        """Of torch's interface: called for each epoch, or for all of them if workers persist."""
+        iterator = iterator_of(self)
+        return super()._get_iterator() if iterator is None else iterator
 
     def terminate(self):
         """Ends the process of an asynchronous loader."""
