@@ -55,6 +55,13 @@ INSTANTIATE_TEST_SUITE_P(
                       ConvCase{"DilatedLanes", {14, 2, 11, 12}, {13, 2, 3, 3}, plane(1, 2, 2)},
                       ConvCase{"UnevenKernel", {16, 2, 8, 9}, {5, 2, 2, 4}, {{1, 2}, {0, 3}, {2, 1}, 1}},
                       ConvCase{"OneByOne", {16, 6, 7, 7}, {11, 6, 1, 1}, plane(1, 0)},
+                      ConvCase{"OneByOneManyChannels", {3, 70, 9, 11}, {53, 70, 1, 1}, plane(1, 0)},
+                      ConvCase{"OneByOneLongRows", {1, 33, 40, 41}, {49, 33, 1, 1}, plane(1, 0)},
+                      ConvCase{"OneByOneStrided", {3, 20, 9, 12}, {17, 20, 1, 1}, {{2, 3}, {0, 0}, {1, 1}, 1}},
+                      ConvCase{"OneByOneGroups", {5, 12, 7, 7}, {18, 4, 1, 1}, plane(2, 0, 1, 3)},
+                      ConvCase{"OneByOneAxis", {2, 20, 33}, {17, 20, 1}, {{2}, {0}, {1}, 1}},
+                      ConvCase{
+                          "OneByOneVolume", {2, 8, 5, 6, 7}, {9, 8, 1, 1, 1}, {{2, 1, 3}, {0, 0, 0}, {1, 1, 1}, 1}},
                       ConvCase{"OneAxis", {16, 3, 20}, {6, 3, 5}, {{2}, {2}, {1}, 1}},
                       ConvCase{"SingleImage", {1, 3, 17, 17}, {10, 3, 3, 3}, plane(1, 1)},
                       ConvCase{"ManyChannels", {2, 40, 9, 9}, {50, 40, 3, 3}, plane(1, 1)},

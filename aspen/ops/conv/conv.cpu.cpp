@@ -1,4 +1,5 @@
-// conv and its two gradients: one image per lane for few channels (conv_lanes.h), oneDNN for the rest.
+// conv and its two gradients, by the first that takes them: products of matrices for kernels of one pixel
+// (conv_pointwise), one image per lane for few channels (conv_lanes), oneDNN for the rest.
 #include "aspen/ops/conv/conv.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "aspen/ops/conv/conv_lanes.cpu.h"
 #include "aspen/ops/conv/conv_onednn.cpu.h"
 #include "aspen/ops/conv/conv_partials.ref.h"
+#include "aspen/ops/conv/conv_pointwise.cpu.h"
 
 namespace aspen {
 namespace {
@@ -138,6 +140,7 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request, std::string& why
     why = "conv: an empty operand";
     return nullptr;
   }
+  if (auto kernel = make_pointwise_conv(kPass, c.attrs, c.types)) return kernel;
   if (prefers_lanes(c)) return std::make_unique<LanesConv>(kPass, plane_shape(c));
   return make_onednn_conv(kPass, c.attrs, c.types);
 }
