@@ -157,8 +157,13 @@ std::vector<LargeCase> convolutions() {
   std::vector<LargeCase> cases;
   add_conv(cases, {6, 32, 28, 28}, {32, 32, 3, 3}, plane(1, 1));   // the gradient by weights: a sum over images
   add_conv(cases, {4, 128, 6, 6}, {128, 128, 3, 3}, plane(1, 1));  // parts of the channels
-  add_conv(cases, {8, 96, 28, 28}, {96, 1, 3, 3}, plane(2, 1, 96));
+  add_conv(cases, {8, 96, 56, 56}, {96, 1, 3, 3}, plane(2, 1, 96));
+  add_conv(cases, {8, 96, 28, 30}, {96, 1, 5, 5}, plane(1, 2, 96));
+  cases.push_back({"conv", Attrs::of(plane(1, 1)), {f32({1, 48, 40, 40}), f32({64, 48, 3, 3}), f32({64})}});
   add_conv(cases, {5, 48, 20, 20}, {48, 24, 3, 3}, plane(1, 0, 2));
+  add_conv(cases, {6, 96, 30, 31}, {80, 96, 1, 1}, plane(1, 0));  // products of matrices
+  add_conv(cases, {1, 200, 30, 30}, {120, 200, 1, 1}, plane(1, 0));
+  add_conv(cases, {3, 128, 30, 30}, {160, 128, 1, 1}, plane(2, 0));
   add_conv(cases, {70, 4, 20, 20}, {12, 4, 3, 3}, plane(1, 1));  // one image per lane
   return cases;
 }

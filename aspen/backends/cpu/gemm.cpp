@@ -5,12 +5,12 @@
 
 namespace aspen {
 
-void gemm_rows(const GemmShape& shape, const float* a, const float* b, float* c) {
-  ASPEN_BEST(gemm_rows)(shape, a, b, c);
+void gemm_rows(const GemmShape& shape, const float* a, const float* b, float* c, const float* start) {
+  ASPEN_BEST(gemm_rows)(shape, a, b, c, start);
 }
 
-void gemm_columns(const GemmShape& shape, const float* a, const float* b, float* c) {
-  ASPEN_BEST(gemm_columns)(shape, a, b, c);
+void gemm_columns(const GemmShape& shape, const float* a, const float* b, float* c, const GemmBatch& batch) {
+  ASPEN_BEST(gemm_columns)(shape, a, b, c, batch);
 }
 
 }  // namespace aspen

@@ -1,5 +1,5 @@
-// Products of small matrices in registers, for shapes where a library spends more time preparing than multiplying.
-// Called by the dot kernels.
+// Products of matrices in registers, from where they lie, for shapes where a library spends more time preparing than
+// multiplying. Called by the kernels of dot and conv.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,15 @@ struct GemmShape {
   std::int64_t c_row = 0;
 };
 
-// B is stored k x n: lanes run along n.
-void gemm_rows(const GemmShape& shape, const float* a, const float* b, float* c);
+// B is stored k x n: lanes run along n. Row i of the result begins with start[i], or with 0.
+void gemm_rows(const GemmShape& shape, const float* a, const float* b, float* c, const float* start = nullptr);
+
+// So many products of equal shape, added up: the operands of the next lie so many floats further.
+struct GemmBatch {
+  std::int64_t count = 1, a_step = 0, b_step = 0;
+};
+
 // B is stored n x k and A m x k (a_column == 1): lanes run along k.
-void gemm_columns(const GemmShape& shape, const float* a, const float* b, float* c);
+void gemm_columns(const GemmShape& shape, const float* a, const float* b, float* c, const GemmBatch& batch = {});
 
 }  // namespace aspen

@@ -151,21 +151,28 @@ std::int64_t equal_parts(std::int64_t items, double cost, std::int64_t most) {
 }
 
 // Parts of the images each read all weights, and each add a whole gradient to that by the weights. Where weights
-// outweigh the images, as in the last layers of a network, parts of the channels read all images instead; not for the
-// gradient by the input, which takes oneDNN a third longer that way (8 images of 512 x 7 x 7, 3 x 3: 11.5 ms, 15 ms).
+// outweigh the images, as in the last layers of a network, or images are few, parts of the channels read all images
+// instead; not for the gradient by the input, which takes oneDNN a third longer that way (8 images of 512 x 7 x 7, 3 x
+// 3: 11.5 ms, 15 ms).
 ConvParts parts_of(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types) {
-  constexpr std::int64_t kBlock = 64;  // channels for which reading all images pays
+  constexpr std::int64_t kBlock = 64, kLeastBlock = 32;  // channels for which reading all images pays
+  constexpr std::int64_t kFewImages = 4;
   bool sums = pass == ConvPass::kWeightGrad;
-  std::int64_t pixels = types.x.numel() + types.y.numel();
+  std::int64_t pixels = types.x.numel() + types.y.numel(), channels = types.y.shape[1];
   double cost = kMultiplyAddCost * static_cast<double>(types.y.numel() * (types.w.numel() / types.w.shape[0])) +
                 kMoveCost * static_cast<double>(pixels);
   ConvParts images{equal_parts(types.x.shape[0], cost, sums ? 7 : 16), true};
-  if (pass == ConvPass::kInputGrad || (sums ? images.count : 1) * types.w.numel() <= pixels) return images;
-  std::int64_t channels = types.y.shape[1];
-  if (attrs.groups == 1 && channels % kBlock == 0 && channels > kBlock) {
-    return {equal_parts(channels / kBlock, cost, 8), false};
+  if (pass == ConvPass::kInputGrad || attrs.groups > 1) return images;
+  auto of_channels = [&](std::int64_t block) {
+    return ConvParts{channels % block == 0 ? equal_parts(channels / block, cost, 8) : 1, false};
+  };
+  if ((sums ? images.count : 1) * types.w.numel() > pixels) {
+    ConvParts parts = of_channels(kBlock);
+    if (parts.count > 1 || sums) return parts;
   }
-  return sums ? ConvParts{} : images;
+  if (images.count >= kFewImages) return images;
+  ConvParts parts = of_channels(kLeastBlock);
+  return parts.count > images.count ? parts : images;
 }
 
 ConvTypes types_of_part(ConvTypes types, const ConvParts& parts) {
@@ -185,16 +192,15 @@ class OneDnnConv final : public Kernel {
       : parts_(parts_of(pass, attrs, types)), part_types_(types_of_part(types, parts_)),
         conv_(pass, geometry_of(attrs, part_types_), types.bias,
               onednn::strided(part_types_.y.shape, contiguous_strides(types.y.shape))),
-        shares_weights_(pass != ConvPass::kWeightGrad && parts_.of_images),
         adds_up_(pass == ConvPass::kWeightGrad && parts_.of_images) {
     std::int64_t x = part_types_.x.numel(), y = part_types_.y.numel(), w = part_types_.w.numel();
     std::int64_t y_channels = y / part_types_.y.shape[0];
     switch (pass) {
       case ConvPass::kForward:
-        steps_ = parts_.of_images ? Steps{x, 0, y, 0} : Steps{0, w, y_channels, part_types_.y.shape[1]};
+        steps_ = parts_.of_images ? Steps{{x, 0}, y, 0} : Steps{{0, w}, y_channels, part_types_.y.shape[1]};
         break;
-      case ConvPass::kInputGrad: steps_ = {y, 0, x, 0}; break;
-      case ConvPass::kWeightGrad: steps_ = parts_.of_images ? Steps{x, y, 0, 0} : Steps{0, y_channels, w, 0}; break;
+      case ConvPass::kInputGrad: steps_ = {{y, 0}, x, 0}; break;
+      case ConvPass::kWeightGrad: steps_ = parts_.of_images ? Steps{{x, y}, 0, 0} : Steps{{0, y_channels}, w, 0}; break;
     }
     onednn::Workspace count;
     plan(count);
@@ -207,13 +213,12 @@ class OneDnnConv final : public Kernel {
   void run(const KernelArgs& args) const override {
     onednn::Workspace workspace(args.workspace);
     Memory memory = plan(workspace);
-    const void* weights = args.inputs[1];
-    if (shares_weights_ && conv_.copy_bytes(1) > 0) {
-      conv_.copy_input(1, weights, memory.weights, memory.parts);
-      weights = memory.weights;
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (is_shared(i) && conv_.copy_bytes(i) > 0) {
+        conv_.copy_input(i, args.inputs[i], memory.shared[i], memory.parts);
+      }
     }
-    for_each_chunk(args, Chunks(parts_.count, 1),
-                   [&](const Chunk& chunk) { run_part(args, chunk.index, weights, memory); });
+    for_each_chunk(args, Chunks(parts_.count, 1), [&](const Chunk& chunk) { run_part(args, chunk.index, memory); });
     if (adds_up_) {
       add_parts(args, static_cast<float*>(args.outputs[0]), memory.sums, part_types_.w.numel(), parts_.count - 1);
     }
@@ -221,14 +226,14 @@ class OneDnnConv final : public Kernel {
 
  private:
   struct Memory {
-    void* weights;     // in the layout of the primitive, for all parts
+    void* shared[2];   // inputs that every part reads whole, in the layout of the primitive
     float* sums;       // gradients of the parts after the first
     std::byte* parts;  // part_bytes each
     std::size_t part_bytes;
   };
   // Floats from part to part.
   struct Steps {
-    std::int64_t first = 0, second = 0, result = 0, bias = 0;
+    std::int64_t inputs[2] = {0, 0}, result = 0, bias = 0;
   };
   struct PartMemory {
     void *inputs[2], *result, *scratch;
@@ -236,7 +241,7 @@ class OneDnnConv final : public Kernel {
 
   Memory plan(onednn::Workspace& workspace) const {
     Memory memory{};
-    memory.weights = workspace.take(shares_weights_ ? conv_.copy_bytes(1) : 0);
+    for (std::size_t i = 0; i < 2; ++i) memory.shared[i] = workspace.take(is_shared(i) ? conv_.copy_bytes(i) : 0);
     auto others = static_cast<std::size_t>(adds_up_ ? parts_.count - 1 : 0);
     memory.sums = workspace.take<float>(others * part_types_.w.bytes());
     onednn::Workspace part;
@@ -246,24 +251,27 @@ class OneDnnConv final : public Kernel {
     return memory;
   }
   PartMemory plan_part(onednn::Workspace& workspace) const {
-    void* first = workspace.take(conv_.copy_bytes(0));
-    void* second = workspace.take(shares_weights_ ? 0 : conv_.copy_bytes(1));
-    void* result = workspace.take(conv_.result_copy_bytes());
-    return {{first, second}, result, workspace.take(conv_.scratch_bytes())};
+    PartMemory own{};
+    for (std::size_t i = 0; i < 2; ++i) own.inputs[i] = workspace.take(is_shared(i) ? 0 : conv_.copy_bytes(i));
+    own.result = workspace.take(conv_.result_copy_bytes());
+    own.scratch = workspace.take(conv_.scratch_bytes());
+    return own;
   }
 
-  void run_part(const KernelArgs& args, std::int64_t part, const void* weights, const Memory& memory) const {
+  bool is_shared(std::size_t input) const { return steps_.inputs[input] == 0; }
+
+  void run_part(const KernelArgs& args, std::int64_t part, const Memory& memory) const {
     onednn::Workspace workspace(memory.parts + static_cast<std::size_t>(part) * memory.part_bytes);
     PartMemory own = plan_part(workspace);
     auto input = [&](std::size_t i, std::int64_t step) {
       return static_cast<const float*>(args.inputs[i]) + part * step;
     };
-    const void* inputs[3] = {input(0, steps_.first), shares_weights_ ? weights : input(1, steps_.second),
+    const void* inputs[3] = {input(0, steps_.inputs[0]), input(1, steps_.inputs[1]),
                              conv_.num_inputs() > 2 ? input(2, steps_.bias) : nullptr};
-    for (std::size_t i = 0; i < (shares_weights_ ? 1 : 2); ++i) {
+    for (std::size_t i = 0; i < 2; ++i) {
       if (conv_.copy_bytes(i) == 0) continue;
-      conv_.copy_input(i, inputs[i], own.inputs[i], own.scratch);
-      inputs[i] = own.inputs[i];
+      if (!is_shared(i)) conv_.copy_input(i, inputs[i], own.inputs[i], own.scratch);
+      inputs[i] = is_shared(i) ? memory.shared[i] : own.inputs[i];
     }
     float* result = static_cast<float*>(args.outputs[0]) + part * steps_.result;
     if (adds_up_ && part > 0) result = memory.sums + (part - 1) * part_types_.w.numel();
@@ -275,8 +283,7 @@ class OneDnnConv final : public Kernel {
   ConvParts parts_;
   ConvTypes part_types_;
   ConvPrimitive conv_;
-  bool shares_weights_;  // every part reads the same weights, copied once
-  bool adds_up_;         // the result is the sum over the parts
+  bool adds_up_;  // the result is the sum over the parts
   Steps steps_;
   std::size_t workspace_bytes_ = 0;
 };

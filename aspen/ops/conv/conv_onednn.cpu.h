@@ -4,17 +4,9 @@
 #include <memory>
 
 #include "aspen/backends/api/kernel.h"
-#include "aspen/ops/conv/conv.h"
+#include "aspen/ops/conv/conv_types.cpu.h"
 
 namespace aspen {
-
-enum class ConvPass { kForward, kInputGrad, kWeightGrad };
-
-// x, w and y are the operands of the forward convolution, whichever pass is asked for.
-struct ConvTypes {
-  TensorType x, w, y;
-  bool bias = false;  // forward only
-};
 
 std::unique_ptr<Kernel> make_onednn_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types);
 

@@ -1,0 +1,15 @@
+// Convolution with a kernel of one pixel as products of matrices, on images as they lie: with O outputs, C channels and
+// P pixels, every image is y (O, P) = w (O, C) * x (C, P). Called by the conv kernels.
+#pragma once
+
+#include <memory>
+
+#include "aspen/backends/api/kernel.h"
+#include "aspen/ops/conv/conv_types.cpu.h"
+
+namespace aspen {
+
+// Declines, returning nullptr: larger kernels and padding.
+std::unique_ptr<Kernel> make_pointwise_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types);
+
+}  // namespace aspen
