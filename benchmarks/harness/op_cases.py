@@ -27,7 +27,7 @@ class Case:
     function: Callable
     arguments: list
     kinds: tuple = ("forward", "training")
-    flops: float = 0.0  # of the forward pass of one sample; 0: bytes bind
+    is_sparse: bool = False  # reads no more of its weights than it returns
     is_comparable: bool = True  # False: results are random or leave a choice, such as the order of equals
 
 
@@ -109,7 +109,8 @@ def binary():
     case("addcmul", lambda a, b, c: torch.addcmul(a, b, c, value=0.5), x(*PLANE), x(*PLANE), x(*PLANE))
     case("lerp", lambda a, b: torch.lerp(a, b, 0.3), x(*PLANE), x(*PLANE))
     for name, dtype in (("i32", torch.int32), ("i64", torch.int64)):
-        case(f"add_{name}", torch.add, i(*PLANE, high=1000, dtype=dtype), i(*PLANE, high=1000, dtype=dtype), kinds=FORWARD)
+        addend = i(*PLANE, high=1000, dtype=dtype)
+        case(f"add_{name}", torch.add, addend, addend, kinds=FORWARD)
     numbers = i(*PLANE, low=1, high=1000, dtype=torch.int32)
     case("mul_i32", torch.mul, numbers, numbers, kinds=FORWARD)
     case("floor_divide_i32", lambda a, b: torch.div(a, b, rounding_mode="floor"), numbers, numbers, kinds=FORWARD)
@@ -138,8 +139,8 @@ def casts():
 
 def reductions():
     case("sum_all", torch.sum, x(*PLANE))
-    for name, shape, axes in (("last", TOKENS, -1), ("first", PLANE, 0), ("middle", TOKENS, 1), ("spatial", IMAGE, (2, 3)),
-                              ("channels", IMAGE, (0, 2, 3))):
+    for name, shape, axes in (("last", TOKENS, -1), ("first", PLANE, 0), ("middle", TOKENS, 1),
+                              ("spatial", IMAGE, (2, 3)), ("channels", IMAGE, (0, 2, 3))):
         case(f"sum_{name}", lambda x, axes=axes: x.sum(axes), x(*shape))
     case("mean_last", lambda x: x.mean(-1), x(*TOKENS))
     case("mean_spatial", lambda x: x.mean((2, 3)), x(*IMAGE))
@@ -216,10 +217,13 @@ def indexing():
     case("scatter_add", lambda x, n, y: x.scatter_add(0, n, y), x(*PLANE), i(*PLANE, high=1024), x(*PLANE))
     case("scatter_add_last", lambda x, n, y: x.scatter_add(1, n, y), x(*PLANE), i(*PLANE, high=1024), x(*PLANE))
     case("index_add", lambda x, n, y: x.index_add(0, n, y), x(1024, 256), i(4096, high=1024), x(4096, 256))
-    case("embedding", F.embedding, i(8, 128, high=30522), w(30522, 256))
-    case("embedding_padding", lambda n, w: F.embedding(n, w, padding_idx=0), i(8, 128, high=10000), w(10000, 256))
-    case("embedding_bag", lambda n, w: F.embedding_bag(n, w, mode="sum"), i(1024, 8, high=20000), w(20000, 64))
-    case("embedding_bag_mean", lambda n, w: F.embedding_bag(n, w, mode="mean"), i(1024, 8, high=20000), w(20000, 64))
+    case("embedding", F.embedding, i(8, 128, high=30522), w(30522, 256), is_sparse=True)
+    case("embedding_padding", lambda n, w: F.embedding(n, w, padding_idx=0), i(8, 128, high=10000), w(10000, 256),
+         is_sparse=True)
+    case("embedding_bag", lambda n, w: F.embedding_bag(n, w, mode="sum"), i(1024, 8, high=20000), w(20000, 64),
+         is_sparse=True)
+    case("embedding_bag_mean", lambda n, w: F.embedding_bag(n, w, mode="mean"), i(1024, 8, high=20000), w(20000, 64),
+         is_sparse=True)
     case("one_hot", lambda n: F.one_hot(n, 1000).float(), i(512, high=1000), kinds=FORWARD)
 
 
@@ -266,12 +270,10 @@ def losses():
 
 def products():
     def linear(name, rows, inner, columns, dtype=torch.float32):
-        case(name, F.linear, x(rows, inner, dtype=dtype), w(columns, inner, dtype=dtype), w(columns, dtype=dtype),
-             flops=2.0 * rows * inner * columns)
+        case(name, F.linear, x(rows, inner, dtype=dtype), w(columns, inner, dtype=dtype), w(columns, dtype=dtype))
 
     def bmm(name, batch, rows, inner, columns, dtype=torch.float32):
-        case(name, torch.matmul, x(*batch, rows, inner, dtype=dtype), x(*batch, inner, columns, dtype=dtype),
-             flops=2.0 * torch.Size(batch).numel() * rows * inner * columns)
+        case(name, torch.matmul, x(*batch, rows, inner, dtype=dtype), x(*batch, inner, columns, dtype=dtype))
 
     linear("linear_tokens", 1024, 512, 512)
     linear("linear_up", 256, 768, 3072)
@@ -284,12 +286,10 @@ def products():
     bmm("matmul_odd", (), 333, 517, 131)
     bmm("bmm", (64,), 128, 64, 128)
     bmm("bmm_small", (256,), 16, 16, 16)
-    case("attention_scores", lambda q, k: q @ k.transpose(-1, -2), x(8, 8, 128, 64), x(8, 8, 128, 64),
-         flops=2.0 * 64 * 128 * 64 * 128)
+    case("attention_scores", lambda q, k: q @ k.transpose(-1, -2), x(8, 8, 128, 64), x(8, 8, 128, 64))
     bmm("attention_mix", (8, 8), 128, 128, 64)
-    case("matmul_vector", torch.mv, x(*PLANE), x(1024), flops=2.0 * 1024 * 1024)
-    case("einsum", lambda a, b: torch.einsum("bij,bkj->bik", a, b), x(16, 128, 64), x(16, 128, 64),
-         flops=2.0 * 16 * 128 * 128 * 64)
+    case("matmul_vector", torch.mv, x(*PLANE), x(1024))
+    case("einsum", lambda a, b: torch.einsum("bij,bkj->bik", a, b), x(16, 128, 64), x(16, 128, 64))
     linear("linear_bfloat16", 256, 768, 768, dtype=torch.bfloat16)
     bmm("matmul_bfloat16", (), 512, 512, 512, dtype=torch.bfloat16)
 
@@ -299,10 +299,8 @@ def convolutions():
         rank = len(image) - 2
         shape = (channels, image[1] // groups) + (kernel,) * rank
         function = getattr(F, f"conv{rank}d")
-        out = [(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1 for size in image[2:]]
         case(name, lambda x, w, b: function(x, w, b, stride, padding, dilation, groups), x(*image, dtype=dtype),
-             w(*shape, dtype=dtype), w(channels, dtype=dtype),
-             flops=2.0 * image[0] * torch.Size(out).numel() * torch.Size(shape).numel())
+             w(*shape, dtype=dtype), w(channels, dtype=dtype))
 
     conv("conv_3x3", (4, 64, 56, 56), 64, 3, padding=1)
     conv("conv_3x3_deep", (4, 256, 14, 14), 256, 3, padding=1)
@@ -322,21 +320,19 @@ def convolutions():
     conv("conv_dilated", (4, 64, 28, 28), 64, 3, padding=2, dilation=2)
     conv("conv_1d", (8, 64, 1024), 64, 5, padding=2)
     conv("conv_3d", (1, 16, 16, 32, 32), 32, 3, padding=1)
-    case("conv_transposed", lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2), x(4, 128, 28, 28), w(128, 64, 2, 2), w(64),
-         flops=2.0 * 4 * 128 * 28 * 28 * 64 * 4)
+    case("conv_transposed", lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2), x(4, 128, 28, 28),
+         w(128, 64, 2, 2), w(64))
     case("conv_transposed_4x4", lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1), x(4, 64, 16, 16),
-         w(64, 32, 4, 4), flops=2.0 * 4 * 64 * 16 * 16 * 32 * 16)
+         w(64, 32, 4, 4))
     conv("conv_3x3_bfloat16", (4, 64, 28, 28), 64, 3, padding=1, dtype=torch.bfloat16)
 
 
 def recurrent():
-    for kind, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
+    for kind in ("RNN", "GRU", "LSTM"):
         states = [x(64, 256)] * (2 if kind == "LSTM" else 1)
         function = ((lambda cell, v, h, c: cell(v, (h, c))) if kind == "LSTM" else (lambda cell, v, h: cell(v, h)))
-        case(f"{kind.lower()}_cell", function, layer(getattr(nn, kind + "Cell"), 256, 256), x(64, 256), *states,
-             flops=2.0 * 64 * 512 * 256 * gates)
-        case(f"{kind.lower()}_layer", lambda cell, v: cell(v)[0], layer(getattr(nn, kind), 128, 128), x(32, 16, 128),
-             flops=2.0 * 32 * 16 * 256 * 128 * gates)
+        case(f"{kind.lower()}_cell", function, layer(getattr(nn, kind + "Cell"), 256, 256), x(64, 256), *states)
+        case(f"{kind.lower()}_layer", lambda cell, v: cell(v)[0], layer(getattr(nn, kind), 128, 128), x(32, 16, 128))
 
 
 def narrow_floats():
@@ -347,7 +343,7 @@ def narrow_floats():
         case(f"sum_last_{name}", lambda x: x.sum(-1), x(*PLANE, **settings))
         case(f"cat_{name}", lambda a, b: torch.cat((a, b), 1), x(*PLANE, **settings), x(*PLANE, **settings))
         case(f"where_{name}", torch.where, flag(*PLANE), x(*PLANE, **settings), x(*PLANE, **settings))
-        case(f"embedding_{name}", F.embedding, i(8, 128, high=10000), w(10000, 256, **settings))
+        case(f"embedding_{name}", F.embedding, i(8, 128, high=10000), w(10000, 256, **settings), is_sparse=True)
     case("relu_bfloat16", F.relu, x(*PLANE, **brain))
     case("gelu_bfloat16", F.gelu, x(*PLANE, **brain))
     case("softmax_bfloat16", lambda x: x.softmax(-1), x(*PLANE, **brain))

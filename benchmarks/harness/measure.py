@@ -1,0 +1,182 @@
+"""What the benchmarks that compare with PyTorch share: a fair environment, turns, and the limits of the machine.
+
+The parent process imports no torch. It asks for the environment in which eager PyTorch is fastest, measures what the
+machine can do at most, and starts a child for every number of threads: OpenBLAS reads its settings when it is loaded.
+The child measures, and refuses to do so where torch runs on the reference BLAS.
+"""
+import ctypes
+import functools
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+THREAD_SETTINGS = ("ASPEN_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+CORE_TYPES = ("", "Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids")  # of OpenBLAS; "": its own choice
+REFERENCE_BLAS = """[bench] torch runs on the reference BLAS ({path}), beside which anything looks fast; a comparison
+with PyTorch needs an optimised BLAS. On Debian: apt-get install libopenblas0-pthread; where several are installed,
+update-alternatives --config libblas.so.3-x86_64-linux-gnu chooses."""
+
+
+def seconds_of(run, repeats=1):
+    start = time.perf_counter()
+    for _ in range(repeats):
+        run()
+    return (time.perf_counter() - start) / repeats
+
+
+def alternate(sides, windows, window_seconds):
+    """The best seconds of one call of each side. Sides take turns, so that a busy machine slows all alike.
+
+    The call before each window is not timed: it brings back what the others drove from the caches. With several threads
+    there is a rest before it, in which the threads of the others stop spinning for work.
+    """
+    repeats = [max(1, round(window_seconds / min(seconds_of(side) for _ in range(3)))) for side in sides]
+    rest = 0.025 if os.environ.get("ASPEN_NUM_THREADS", "1") != "1" else 0
+    best = [math.inf] * len(sides)
+    for _ in range(windows):
+        for n, side in enumerate(sides):
+            time.sleep(rest)
+            side()
+            best[n] = min(best[n], seconds_of(side, repeats[n]))
+    return best
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+# ---- The baseline
+
+def gflops_of_blas():
+    """Of products of matrices, large and small, by the BLAS that torch of Debian loads. Has a process of its own."""
+    blas, plain, one = ctypes.CDLL("libblas.so.3"), ctypes.c_char_p(b"N"), ctypes.byref(ctypes.c_float(1.0))
+    rates = []
+    for m, n, k in ((512, 512, 512), (100, 16, 972), (128, 128, 64)):
+        a, b, c = ((ctypes.c_float * size)(*[0.5] * size) for size in (m * k, k * n, m * n))
+        rows, columns, inner = (ctypes.byref(ctypes.c_int(size)) for size in (m, n, k))
+        product = functools.partial(blas.sgemm_, plain, plain, rows, columns, inner, one, a, rows, b, inner, one, c,
+                                    rows)
+        rates.append(2 * m * n * k / min(seconds_of(product) for _ in range(30)) / 1e9)
+    return geometric_mean(rates)
+
+
+@functools.lru_cache
+def fastest_core_type():
+    """The setting of OPENBLAS_CORETYPE with which products of matrices are fastest: OpenBLAS does not know every CPU,
+    and then takes slow kernels. A type whose instructions the CPU lacks ends its process and drops out."""
+    if "OPENBLAS_CORETYPE" in os.environ:
+        return os.environ["OPENBLAS_CORETYPE"]
+    rates = {}
+    for core_type in CORE_TYPES * 2:
+        settings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": core_type}
+        if not core_type:
+            del settings["OPENBLAS_CORETYPE"]
+        probe = subprocess.run([sys.executable, __file__], env=settings, capture_output=True, text=True)
+        if probe.returncode == 0:
+            rates[core_type] = max(rates.get(core_type, 0), float(probe.stdout))
+    # Equals within the noise are settled in favour of what OpenBLAS chooses itself.
+    fastest = max(rates, key=rates.get, default="")
+    return "" if rates.get("", 0) > 0.97 * rates.get(fastest, 1) else fastest
+
+
+def environment(threads):
+    """Of a child that measures with so many threads."""
+    settings = {**os.environ, **{name: str(threads) for name in THREAD_SETTINGS}}
+    if core_type := fastest_core_type():
+        settings["OPENBLAS_CORETYPE"] = core_type
+    return settings
+
+
+def libraries():
+    """Names and paths of the BLAS and the oneDNN that this process has loaded with torch."""
+    paths = {line.split()[-1] for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "/" in line}
+    found = {}
+    for name, marks in (("mkl", ("libmkl_", "libtorch_mkl")), ("openblas", ("libopenblas",)), ("blis", ("libblis",)),
+                        ("reference", ("/libblas.so",)), ("onednn", ("libdnnl",))):
+        for path in sorted(paths):
+            if any(mark in path for mark in marks) and not (name == "reference" and "blas" in found):
+                found["onednn" if name == "onednn" else "blas"] = (name, path)
+                break
+    return found
+
+
+def describe_baseline():
+    """What eager runs on, in the child. Ends the process where that is the reference BLAS."""
+    import torch
+    torch.randn(64, 64) @ torch.randn(64, 64)  # loads what is loaded late
+    config = torch.__config__.show()
+    found = libraries()
+    name, path = found.get("blas", ("mkl" if "BLAS_INFO=mkl" in config else "unknown", ""))
+    if name == "reference":
+        sys.exit(REFERENCE_BLAS.format(path=path))
+    onednn = next((line.strip(" -") for line in config.splitlines() if "MKL-DNN" in line or "oneDNN" in line), "none")
+    capability = next((line.split(": ")[1] for line in config.splitlines() if "CPU capability" in line), "unknown")
+    return {"torch": torch.__version__, "blas": f"{name} ({os.path.basename(os.path.realpath(path))})",
+            "core_type": os.environ.get("OPENBLAS_CORETYPE", "own choice"), "onednn": onednn, "aten": capability}
+
+
+# ---- The limits
+
+class Limits:
+    """What so many threads of this machine can do at most."""
+
+    def __init__(self, facts):
+        self.facts = facts
+
+    @classmethod
+    def measured(cls, threads):
+        program = ROOT / "build/release/benchmarks/limits"
+        if not program.exists():
+            sys.exit(f"[bench] {program} is missing; expected the limits of the machine. ./dev build makes it.")
+        return cls(json.loads(subprocess.run([program, str(threads)], check=True, stdout=subprocess.PIPE).stdout))
+
+    def bandwidth(self, working_set):
+        """Bytes in a second where so many bytes are touched again and again."""
+        points = [(math.log(point["bytes"]), math.log(point["rate"])) for point in self.facts["bandwidth"]]
+        size = min(max(math.log(max(working_set, 1)), points[0][0]), points[-1][0])
+        for (x0, y0), (x1, y1) in zip(points, points[1:]):
+            if size <= x1:
+                return math.exp(y0 + (y1 - y0) * (size - x0) / (x1 - x0))
+
+    def seconds(self, flops, moved, working_set=None):
+        """The least that work takes which multiplies and adds so often and moves so many bytes."""
+        return max(flops / self.facts["flops"], moved / self.bandwidth(working_set or moved))
+
+    def __str__(self):
+        return (f"{self.facts['flops'] / 1e9:.0f} GFLOP/s of float32 ({self.facts['instruction_set']}), "
+                f"{self.bandwidth(8 << 20) / 1e9:.0f} GB/s within 8 MB, "
+                f"{self.bandwidth(1 << 40) / 1e9:.0f} GB/s from memory")
+
+
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return "unknown"
+
+
+def in_child(script, threads, arguments):
+    """Starts `script` with so many threads and --child, and adds to what it prints what it was measured on."""
+    limits = Limits.measured(threads)
+    load = os.getloadavg()[0]
+    print(f"{threads} thread{'s' * (threads > 1)} of {processor()}: {limits}", flush=True)
+    if load + threads > os.cpu_count() + 0.5:
+        print(f"the machine is busy (load {load:.1f} on {os.cpu_count()} cpus), ratios are less certain and those of "
+              "several threads mean little: threads that wait for each other wait for the scheduler", flush=True)
+    command = [sys.executable, script, "--child", "--threads", str(threads), *arguments]
+    child = subprocess.run(command, env=environment(threads), stdout=subprocess.PIPE, text=True)
+    if child.returncode:
+        sys.exit(child.returncode)
+    baseline, results = json.loads(child.stdout)
+    print("eager: " + ", ".join(f"{name} {value}" for name, value in baseline.items()), flush=True)
+    return {"threads": threads, "processor": processor(), "load": load, "limits": limits.facts, "baseline": baseline,
+            "results": results}
+
+
+if __name__ == "__main__":
+    print(gflops_of_blas())
