@@ -22,7 +22,7 @@ import json
 import pathlib
 import sys
 
-from harness.measure import Limits, describe_baseline, geometric_mean, in_child
+from harness.measure import describe_baseline, geometric_mean, in_child
 
 SLOW = 1 / 1.1  # a case whose ratio is below is slower than eager by more than 10 %
 
@@ -54,14 +54,6 @@ def report(run):
     sys.stdout.flush()
 
 
-def add_limits(run):
-    limits = Limits(run["limits"])
-    for result in run["results"]:
-        if "ratio" in result:
-            least = limits.seconds(result["flops"], result["bytes"], result["bytes"] * result["samples"])
-            result["limit"] = least / result["ours"]
-
-
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--filter", default="", metavar="REGEX", help="only operators whose name matches")
@@ -91,7 +83,6 @@ def main(arguments):
     for threads in options.threads:
         runs.append(in_child(__file__, threads, ["--filter", options.filter, "--windows", str(options.windows),
                                                  *(f"--{kind}" for kind in options.kinds)]))
-        add_limits(runs[-1])
         report(runs[-1])
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(runs, indent=1) + "\n")

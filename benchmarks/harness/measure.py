@@ -30,19 +30,29 @@ def seconds_of(run, repeats=1):
 
 
 def alternate(sides, windows, window_seconds):
-    """The best seconds of one call of each side. Sides take turns, so that a busy machine slows all alike.
+    """The best seconds of one call of each side, which is a function without arguments."""
+    timed = [lambda repeats, side=side: repeats * seconds_of(side, repeats) for side in sides]
+    return alternate_timed(timed, windows, window_seconds)
 
-    The call before each window is not timed: it brings back what the others drove from the caches. With several threads
-    there is a rest before it, in which the threads of the others stop spinning for work.
+
+def alternate_timed(sides, windows, window_seconds, most_seconds=math.inf):
+    """The best seconds of one call of each side, which is told how often to run and returns the seconds that took.
+
+    Sides take turns, so that a busy machine slows all alike, until there were so many windows or the seconds are used
+    up (but at least three). The call before each window is not counted: it brings back what the others drove from the
+    caches. With several threads there is a rest before it, in which the threads of the others stop spinning for work.
     """
-    repeats = [max(1, round(window_seconds / min(seconds_of(side) for _ in range(3)))) for side in sides]
+    sides = list(sides)
+    repeats = [max(1, round(window_seconds / min(side(1) for _ in range(3)))) for side in sides]
     rest = 0.025 if os.environ.get("ASPEN_NUM_THREADS", "1") != "1" else 0
-    best = [math.inf] * len(sides)
-    for _ in range(windows):
+    best, start = [math.inf] * len(sides), time.perf_counter()
+    for window in range(windows):
+        if window >= 3 and time.perf_counter() - start > most_seconds:
+            break
         for n, side in enumerate(sides):
             time.sleep(rest)
-            side()
-            best[n] = min(best[n], seconds_of(side, repeats[n]))
+            side(1)
+            best[n] = min(best[n], side(repeats[n]) / repeats[n])
     return best
 
 
@@ -92,31 +102,29 @@ def environment(threads):
     return settings
 
 
-def libraries():
-    """Names and paths of the BLAS and the oneDNN that this process has loaded with torch."""
-    paths = {line.split()[-1] for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "/" in line}
-    found = {}
-    for name, marks in (("mkl", ("libmkl_", "libtorch_mkl")), ("openblas", ("libopenblas",)), ("blis", ("libblis",)),
-                        ("reference", ("/libblas.so",)), ("onednn", ("libdnnl",))):
-        for path in sorted(paths):
-            if any(mark in path for mark in marks) and not (name == "reference" and "blas" in found):
-                found["onednn" if name == "onednn" else "blas"] = (name, path)
-                break
-    return found
+def blas_of_torch():
+    """The file that torch's products of matrices come from: where its library finds sgemm."""
+    maps = [line.split() for line in pathlib.Path("/proc/self/maps").read_text().splitlines()]
+    torch_path = next(fields[-1] for fields in maps if "/libtorch_cpu.so" in fields[-1])
+    address = ctypes.cast(ctypes.CDLL(torch_path).sgemm_, ctypes.c_void_p).value
+    for fields in maps:
+        begin, end = (int(part, 16) for part in fields[0].split("-"))
+        if begin <= address < end:
+            return os.path.realpath(fields[-1])
 
 
 def describe_baseline():
     """What eager runs on, in the child. Ends the process where that is the reference BLAS."""
     import torch
-    torch.randn(64, 64) @ torch.randn(64, 64)  # loads what is loaded late
-    config = torch.__config__.show()
-    found = libraries()
-    name, path = found.get("blas", ("mkl" if "BLAS_INFO=mkl" in config else "unknown", ""))
-    if name == "reference":
+    path = blas_of_torch()
+    # Debian has each BLAS under the name libblas.so.3, in a folder that says whose it is.
+    is_optimised = any(name in path for name in ("openblas", "blis", "atlas", "mkl", "libtorch"))
+    if not is_optimised:
         sys.exit(REFERENCE_BLAS.format(path=path))
+    config = torch.__config__.show()
     onednn = next((line.strip(" -") for line in config.splitlines() if "MKL-DNN" in line or "oneDNN" in line), "none")
     capability = next((line.split(": ")[1] for line in config.splitlines() if "CPU capability" in line), "unknown")
-    return {"torch": torch.__version__, "blas": f"{name} ({os.path.basename(os.path.realpath(path))})",
+    return {"torch": torch.__version__, "blas": "/".join(path.split("/")[-2:]),
             "core_type": os.environ.get("OPENBLAS_CORETYPE", "own choice"), "onednn": onednn, "aten": capability}
 
 
@@ -134,6 +142,13 @@ class Limits:
         if not program.exists():
             sys.exit(f"[bench] {program} is missing; expected the limits of the machine. ./dev build makes it.")
         return cls(json.loads(subprocess.run([program, str(threads)], check=True, stdout=subprocess.PIPE).stdout))
+
+    def better(self, other):
+        """The greater ones of two measurements: what a busy machine withheld at one time it may give at another."""
+        facts = {**self.facts, "flops": max(self.facts["flops"], other.facts["flops"])}
+        facts["bandwidth"] = [max(a, b, key=lambda point: point["rate"])
+                              for a, b in zip(self.facts["bandwidth"], other.facts["bandwidth"])]
+        return Limits(facts)
 
     def bandwidth(self, working_set):
         """Bytes in a second where so many bytes are touched again and again."""
@@ -160,11 +175,19 @@ def processor():
     return "unknown"
 
 
+def add_limits(run):
+    """Gives each result of a child the share of the limit that we reach."""
+    limits = Limits(run["limits"])
+    for result in run["results"]:
+        if "ours" in result:
+            working_set = result["bytes"] * result.get("samples", 1)
+            result["limit"] = limits.seconds(result["flops"], result["bytes"], working_set) / result["ours"]
+
+
 def in_child(script, threads, arguments):
     """Starts `script` with so many threads and --child, and adds to what it prints what it was measured on."""
     limits = Limits.measured(threads)
     load = os.getloadavg()[0]
-    print(f"{threads} thread{'s' * (threads > 1)} of {processor()}: {limits}", flush=True)
     if load + threads > os.cpu_count() + 0.5:
         print(f"the machine is busy (load {load:.1f} on {os.cpu_count()} cpus), ratios are less certain and those of "
               "several threads mean little: threads that wait for each other wait for the scheduler", flush=True)
@@ -173,9 +196,13 @@ def in_child(script, threads, arguments):
     if child.returncode:
         sys.exit(child.returncode)
     baseline, results = json.loads(child.stdout)
+    limits = limits.better(Limits.measured(threads))
+    print(f"{threads} thread{'s' * (threads > 1)} of {processor()}: {limits}", flush=True)
     print("eager: " + ", ".join(f"{name} {value}" for name, value in baseline.items()), flush=True)
-    return {"threads": threads, "processor": processor(), "load": load, "limits": limits.facts, "baseline": baseline,
-            "results": results}
+    run = {"threads": threads, "processor": processor(), "load": load, "limits": limits.facts, "baseline": baseline,
+           "results": results}
+    add_limits(run)
+    return run
 
 
 if __name__ == "__main__":
