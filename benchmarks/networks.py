@@ -17,24 +17,40 @@ class TutorialCnn(nn.Module):
         self.fc2 = nn.Linear(100, 10)
         self.loss = nn.NLLLoss()
 
-    def forward(self, x, labels):
+    def forward(self, x, labels=None):
         x = self.pool(torch.relu(self.conv1(x)))
         x = self.norm(torch.relu(self.conv2(x)))
         x = torch.relu(self.fc1(torch.flatten(x, start_dim=1)))
         x = torch.log_softmax(self.fc2(x), dim=1)
-        return x, self.loss(x, labels)
+        return x if labels is None else (x, self.loss(x, labels))
+
+
+class PipeliningCnn(nn.Sequential):
+    """The CNN of the pipelining tutorial: 28x28 grey images, 10 classes."""
+
+    def __init__(self):
+        super().__init__(nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(10, 20, 5), nn.MaxPool2d(2),
+                         nn.ReLU(), nn.Flatten(), nn.Linear(320, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+class Mlp(nn.Sequential):
+    """Three linear layers over 784 features."""
+
+    def __init__(self, width=1024):
+        super().__init__(nn.Linear(784, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
 
 
 class WithLoss(nn.Module):
-    """A classifier together with its cross entropy."""
+    """A network together with its loss: the cross entropy, unless told otherwise."""
 
-    def __init__(self, network):
+    def __init__(self, network, loss=None):
         super().__init__()
         self.network = network
-        self.loss = nn.CrossEntropyLoss()
+        self.loss = loss or nn.CrossEntropyLoss()
 
-    def forward(self, x, labels):
-        x = self.network(x)
+    def forward(self, *arguments):
+        *inputs, labels = arguments
+        x = self.network(*inputs)
         return x, self.loss(x, labels)
 
 
@@ -81,6 +97,57 @@ class Gpt(nn.Module):
             x = layer(x, self.mask)
         logits = self.norm(x) @ self.tokens.weight.t()
         return logits, nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+class EncoderLayer(nn.Module):
+    """A transformer encoder's layer as BERT has it: attention over all tokens, then two linear layers."""
+
+    def __init__(self, width, heads, inner):
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.projection = (nn.Linear(width, width) for _ in range(4))
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
+
+    def forward(self, x):
+        batch, time, width = x.shape
+        q, k, v = (part(x).view(batch, time, self.heads, width // self.heads).transpose(1, 2)
+                   for part in (self.query, self.key, self.value))
+        weights = (q @ k.transpose(-2, -1) * (width // self.heads) ** -0.5).softmax(-1)
+        x = self.norm1(x + self.projection((weights @ v).transpose(1, 2).reshape(batch, time, width)))
+        return self.norm2(x + self.down(nn.functional.gelu(self.up(x))))
+
+
+def encoder(layers, width, heads, inner):
+    return nn.Sequential(*(EncoderLayer(width, heads, inner) for _ in range(layers)))
+
+
+class Lstm(nn.Module):
+    """One layer over sequences, batch first."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.LSTM(width, width, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
+class Dlrm(nn.Module):
+    """A recommender: features from tables and from an MLP meet in dot products, another MLP makes a logit of them."""
+
+    def __init__(self, tables=8, rows=20000, width=32, dense=13):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(rows, width) for _ in range(tables))
+        self.bottom = nn.Sequential(nn.Linear(dense, 128), nn.ReLU(), nn.Linear(128, width), nn.ReLU())
+        self.top = nn.Sequential(nn.Linear((tables + 1) ** 2 + width, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU(),
+                                 nn.Linear(64, 1))
+
+    def forward(self, x, indices):
+        x = self.bottom(x)
+        features = torch.stack([x] + [table(indices[:, n]) for n, table in enumerate(self.tables)], 1)
+        products = features @ features.transpose(1, 2)
+        return self.top(torch.cat((x, products.flatten(1)), 1)).squeeze(1)
 
 
 class ManyOps(nn.Module):
