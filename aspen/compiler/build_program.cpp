@@ -102,7 +102,8 @@ class ProgramBuilder {
   OpDemand demand(const Op& op) const {
     if (is_constant(op)) return {.is_constant = true};
     if (!has_kernel(op)) return {};
-    return {.workspace_bytes = made_.at(&op).kernel->workspace_bytes()};
+    const Kernel& kernel = *made_.at(&op).kernel;
+    return {.workspace_bytes = kernel.workspace_bytes(), .copies_inputs = kernel.calls_host() || spans_replicas(op)};
   }
 
   void describe_interface(const MemoryPlan& plan, Program& program) const {

@@ -35,17 +35,24 @@ bool is_same_place(const BufferRef& a, const BufferRef& b) {
 }
 
 std::size_t PlaceCheck::arena_bytes(const BufferRef& place) const {
-  const bool in_lane = place.arena == Arena::kSlots || place.arena == Arena::kHostSlots;
-  check_index(place.owner, in_lane ? program_.lanes.size() : program_.devices.size(), in_lane ? "lane" : "device");
+  switch (place.arena) {
+    case Arena::kSlots:
+    case Arena::kHostSlots: check_index(place.owner, program_.lanes.size(), "lane"); break;
+    case Arena::kInputs: check_index(place.owner, program_.inputs.size(), "input"); break;
+    case Arena::kOutputs: check_index(place.owner, program_.outputs.size(), "output"); break;
+    default: check_index(place.owner, program_.devices.size(), "device");
+  }
   switch (place.arena) {
     case Arena::kVariables: return program_.devices[place.owner].variable_bytes;
     case Arena::kConstants: return program_.devices[place.owner].constant_bytes;
     case Arena::kScratch: return program_.devices[place.owner].scratch_bytes;
     case Arena::kHostVariables: return program_.devices[place.owner].host_variable_bytes;
     case Arena::kSlots: return program_.lanes[place.owner].slot_bytes;
-    case Arena::kHostSlots: break;
+    case Arena::kHostSlots: return program_.lanes[place.owner].host_slot_bytes;
+    case Arena::kInputs: return program_.inputs[place.owner].type.bytes();
+    case Arena::kOutputs: break;
   }
-  return program_.lanes[place.owner].host_slot_bytes;
+  return program_.outputs[place.owner].type.bytes();
 }
 
 void PlaceCheck::check(const BufferRef& place) const {
@@ -74,6 +81,7 @@ void PlaceCheck::check_read(const BufferRef& place, std::size_t bytes, std::size
 void PlaceCheck::check_written(const BufferRef& place, std::size_t bytes, std::size_t device) const {
   check_read(place, bytes, device);
   expect(place.arena != Arena::kConstants, "a constant is written to");
+  expect(place.arena != Arena::kInputs, "an input is written to");
 }
 
 }  // namespace aspen

@@ -172,6 +172,7 @@ class ProgramCheck {
       for (const Instruction& instruction : task.instructions) {
         try {
           instructions_.check(instruction, task.device, is_update);
+          check_call_memory(instruction, task, is_update);
         } catch (const Error& error) {
           throw FileError("{}\n  in task \"{}\"", error.what(), task.name);
         }
@@ -189,11 +190,44 @@ class ProgramCheck {
     expect(program_.has_transfers || task.inputs.empty(), "a program without transfers has inputs");
     for (const InputCopy& copy : task.inputs) {
       check_index(copy.input, program_.inputs.size(), "input");
-      places_.check_written(copy.to, program_.inputs[copy.input].type.bytes(), task.device);
+      const std::size_t bytes = program_.inputs[copy.input].type.bytes();
+      if (copy.to.arena == Arena::kInputs) {
+        places_.check_read(copy.to, bytes, task.device);
+        expect(copy.to.owner == copy.input, "input {} lies where input {} should", copy.input, copy.to.owner);
+      } else {
+        places_.check_written(copy.to, bytes, task.device);
+        expect(!is_of_call(copy.to.arena), "input {} is copied to an output", copy.input);
+      }
     }
     for (const OutputCopy& copy : task.outputs) {
       check_index(copy.output, program_.outputs.size(), "output");
       places_.check_read(copy.from, program_.outputs[copy.output].type.bytes(), task.device);
+      check_call_memory(copy.from, task);
+    }
+  }
+
+  // The memory of a call is there while micro-batches run, and an output is one task's business.
+  void check_call_memory(const BufferRef& place, const Task& task) const {
+    if (place.absent || !is_of_call(place.arena)) return;
+    expect(place.arena == Arena::kOutputs || program_.has_transfers, "an input is read without transfers");
+    const auto gives_it = [&](const OutputCopy& copy) {
+      return copy.output == place.owner && copy.from.arena == Arena::kOutputs && copy.from.owner == place.owner;
+    };
+    expect(place.arena == Arena::kInputs || std::any_of(task.outputs.begin(), task.outputs.end(), gives_it),
+           "output {} is written by a task that does not give it", place.owner);
+  }
+
+  void check_call_memory(const Instruction& instruction, const Task& task, bool is_update) const {
+    expect(!is_of_call(instruction.workspace.arena), "a workspace is in the memory of a call");
+    bool is_first = true;
+    for (const auto* places : {&instruction.inputs, &instruction.outputs}) {
+      for (const BufferRef& place : *places) {
+        const bool is_own = !is_update && !(is_first && instruction.spans_replicas);
+        expect(place.absent || !is_of_call(place.arena) || is_own, "op {} reaches into the memory of a call",
+               instruction.request.op);
+        check_call_memory(place, task);
+        is_first = false;
+      }
     }
   }
 

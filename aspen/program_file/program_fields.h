@@ -16,7 +16,7 @@ void visit(Stream& stream, TensorType& type) {
 template <class Stream>
 void visit(Stream& stream, BufferRef& place) {
   auto& [arena, owner, offset, bytes, absent] = place;
-  stream.choice(arena, Arena::kHostSlots);
+  stream.choice(arena, Arena::kOutputs);
   stream(owner, offset, bytes, absent);
 }
 

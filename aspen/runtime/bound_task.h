@@ -1,5 +1,6 @@
 // A task of one replica with its addresses filled in. The worker enters it once per round, which points the operands
-// kept in slots at the slots of that round, and then runs its instructions in order.
+// kept in slots at the slots of that round and those in the memory of the call at what belongs to that round, and then
+// runs its instructions in order.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,9 @@ struct BoundInstruction {
 // An input of the program and where it goes, or an output and where it is taken from.
 struct BoundCopy {
   std::size_t tensor = 0;
-  BufferAddress address;
+  BufferAddress address;  // nowhere if it is in the memory of the call
+  Arena arena = Arena::kScratch;
+  std::size_t owner = 0;  // the input or output of the call that it is
 };
 
 class BoundTask {
@@ -41,6 +44,13 @@ class BoundTask {
     for (const auto& input : slot_inputs_) *input.place = input.address.at(round);
     for (const auto& output : slot_outputs_) *output.place = output.address.at(round);
   }
+  // input(i), output(i): where those of the round are.
+  template <class Input, class Output>
+  void enter_call(const Input& input, const Output& output) {
+    for (const auto& operand : call_inputs_) *operand.place = input(operand.tensor) + operand.offset;
+    for (const auto& operand : call_reads_) *operand.place = output(operand.tensor) + operand.offset;
+    for (const auto& operand : call_outputs_) *operand.place = output(operand.tensor) + operand.offset;
+  }
 
  private:
   // An operand that changes from round to round; `place` is in instructions_, which never changes its size.
@@ -49,6 +59,12 @@ class BoundTask {
     Pointer* place = nullptr;
     BufferAddress address;
   };
+  // An operand in the memory of the call: a part of its input or output `tensor`.
+  template <class Pointer>
+  struct CallOperand {
+    Pointer* place = nullptr;
+    std::size_t tensor = 0, offset = 0;
+  };
   void bind(const std::vector<ReplicaMemory>& memories, std::size_t replica, const Instruction& instruction);
 
   const Task* task_;
@@ -56,6 +72,8 @@ class BoundTask {
   std::vector<BoundCopy> inputs_, outputs_;
   std::vector<SlotOperand<const void*>> slot_inputs_;
   std::vector<SlotOperand<void*>> slot_outputs_;
+  std::vector<CallOperand<const void*>> call_inputs_, call_reads_;  // inputs, and outputs that are read again
+  std::vector<CallOperand<void*>> call_outputs_;
 };
 
 }  // namespace aspen

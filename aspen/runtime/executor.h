@@ -23,7 +23,9 @@ namespace aspen {
 enum class OutputMode : std::uint8_t { kFinal, kEveryN, kAll, kSum };
 
 struct HostOutput {
-  void* data = nullptr;  // room for every micro-batch the mode returns, per micro-batch one block per replica
+  // Room for every micro-batch the mode returns, per micro-batch one block per replica. The program may write here at
+  // any time of the run, and nothing else of the call lies here.
+  void* data = nullptr;
   OutputMode mode = OutputMode::kAll;
   std::int64_t period = 1;  // kEveryN only; divides the device iterations
 };
@@ -31,7 +33,8 @@ struct HostOutput {
 struct RunRequest {
   std::int64_t device_iterations = 1;
   std::int64_t gradient_accumulation = 1;
-  // Per program input: device_iterations * gradient_accumulation * input groups micro-batches, in that order.
+  // Per program input: device_iterations * gradient_accumulation * input groups micro-batches, in that order; aligned
+  // like its elements, and unchanged until the run ends: the program may read it at any time.
   std::vector<const void*> inputs;
   std::vector<HostOutput> outputs;  // per program output
   // Asked now and then by the calling thread, also while it waits for other calls; true ends the run with Interrupted.

@@ -31,25 +31,40 @@ void OutputSink::begin(const HostOutput& output, const std::string& name, std::i
   device_iterations_ = device_iterations;
   accumulation_ = accumulation;
   has_transfers_ = has_transfers;
+  if (!keeps_blocks()) room_.resize(type_.bytes());
   stamps_.begin(has_transfers ? num_returned(output, device_iterations, accumulation) : 0);
   if (output.mode == OutputMode::kSum && is_narrow_float(type_.dtype)) {
     float_sum_.assign(static_cast<std::size_t>(type_.numel()), 0.0f);
   }
 }
 
-// The block that a micro-batch completes among those the host gets; nothing: it completes none.
-std::optional<std::int64_t> OutputSink::position(std::int64_t micro_batch) const {
-  const std::int64_t iteration = micro_batch / accumulation_;
+// The block that a micro-batch belongs to among those the host gets.
+std::int64_t OutputSink::block_of(std::int64_t micro_batch) const {
   switch (output_.mode) {
     case OutputMode::kAll: return micro_batch;
     case OutputMode::kEveryN:
-      if ((iteration + 1) % output_.period != 0) return std::nullopt;
-      return iteration / output_.period * accumulation_ + micro_batch % accumulation_;
+      return micro_batch / accumulation_ / output_.period * accumulation_ + micro_batch % accumulation_;
     case OutputMode::kFinal:
     case OutputMode::kSum: break;
   }
-  if (micro_batch + 1 == device_iterations_ * accumulation_) return 0;
-  return std::nullopt;
+  return 0;
+}
+
+// The block that a micro-batch completes; nothing: it completes none.
+std::optional<std::int64_t> OutputSink::position(std::int64_t micro_batch) const {
+  const std::int64_t next = micro_batch / accumulation_ + 1;
+  bool completes = true;
+  switch (output_.mode) {
+    case OutputMode::kAll: break;
+    case OutputMode::kEveryN: completes = next % output_.period == 0; break;
+    case OutputMode::kFinal:
+    case OutputMode::kSum: completes = micro_batch + 1 == device_iterations_ * accumulation_; break;
+  }
+  return completes ? std::optional(block_of(micro_batch)) : std::nullopt;
+}
+
+std::byte* OutputSink::place(std::int64_t micro_batch) {
+  return keeps_blocks() ? block(block_of(micro_batch)) : room_.data();
 }
 
 bool OutputSink::wants(std::int64_t micro_batch) const {
@@ -76,7 +91,7 @@ std::byte* OutputSink::block(std::int64_t position) const {
 
 void OutputSink::put(const void* data, std::int64_t position) {
   std::size_t bytes = type_.bytes();
-  if (bytes != 0) std::memcpy(block(position), data, bytes);
+  if (bytes != 0 && data != block(position)) std::memcpy(block(position), data, bytes);
 }
 
 void OutputSink::add(const void* data, bool is_first) {

@@ -24,6 +24,9 @@ class OutputSink {
   // Checks the request and forgets the previous run; `name` is for messages. Without transfers nothing is wanted.
   void begin(const HostOutput& output, const std::string& name, std::int64_t device_iterations,
              std::int64_t accumulation, bool has_transfers);
+  // Where a program may write the output of a micro-batch, for take() to find it there. Micro-batches of which only the
+  // last reaches the host write over each other.
+  std::byte* place(std::int64_t micro_batch);
   // Whether a micro-batch matters to the mode at all.
   bool wants(std::int64_t micro_batch) const;
   // Micro-batches come in ascending order. The data has been there since `ready`; returns the end of the transfer.
@@ -34,6 +37,8 @@ class OutputSink {
   const TransferStamps& stamps() const { return stamps_; }  // of what reached the host
 
  private:
+  bool keeps_blocks() const { return has_transfers_ && output_.mode != OutputMode::kSum; }
+  std::int64_t block_of(std::int64_t micro_batch) const;
   std::optional<std::int64_t> position(std::int64_t micro_batch) const;
   void put(const void* data, std::int64_t position);
   void add(const void* data, bool is_first);
@@ -45,6 +50,7 @@ class OutputSink {
   std::int64_t device_iterations_ = 1, accumulation_ = 1;
   bool has_transfers_ = true;
   TransferStamps stamps_;
+  std::vector<std::byte> room_;   // of one micro-batch, where there is no block for it
   std::vector<float> float_sum_;  // kSum of half and bfloat16 adds up in float and rounds once
 };
 

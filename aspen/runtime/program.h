@@ -28,14 +28,20 @@ enum class Arena : std::uint8_t {
   kSlots,          // of a lane, per micro-batch
   kHostVariables,  // variables kept off the device
   kHostSlots,      // of a lane, per micro-batch, off the device
+  kInputs,         // of a call: an input of the program, read where it lies
+  kOutputs,        // of a call: an output of the program, written where it goes
 };
+
+// Whether the memory is not the program's: it is found anew for every micro-batch of a call, and its alignment is that
+// of the elements.
+constexpr bool is_of_call(Arena arena) { return arena == Arena::kInputs || arena == Arena::kOutputs; }
 
 inline constexpr std::size_t kBufferAlignment = 64;
 
 // A place in an arena; bytes == 0 with absent == true stands for an optional input left out.
 struct BufferRef {
   Arena arena = Arena::kScratch;
-  std::size_t owner = 0;  // index of the lane for slots, of the device otherwise
+  std::size_t owner = 0;  // index of the lane for slots, of the input or output of a call, of the device otherwise
   std::size_t offset = 0;
   std::size_t bytes = 0;
   bool absent = false;
@@ -77,11 +83,13 @@ struct Wait {
   bool in_all_replicas = false;  // not in the task's own alone
 };
 
+// An input reaches a task. One that goes to Arena::kInputs is there already.
 struct InputCopy {
   std::size_t input = 0;  // of the program
   BufferRef to;
 };
 
+// An output leaves a task. One that comes from its own place in Arena::kOutputs is there already.
 struct OutputCopy {
   std::size_t output = 0;  // of the program
   BufferRef from;

@@ -39,9 +39,11 @@ const ArenaMemory& ReplicaMemory::arena_of(const BufferRef& buffer) const {
     case Arena::kScratch: return devices_[buffer.owner].scratch;
     case Arena::kHostVariables: return devices_[buffer.owner].host_variables;
     case Arena::kSlots: return lanes_[buffer.owner].slots;
-    case Arena::kHostSlots: break;
+    case Arena::kHostSlots: return lanes_[buffer.owner].host_slots;
+    case Arena::kInputs:
+    case Arena::kOutputs: break;
   }
-  return lanes_[buffer.owner].host_slots;
+  throw InternalError("the memory of a call is no part of a replica");
 }
 
 BufferAddress ReplicaMemory::address(const BufferRef& buffer) const {

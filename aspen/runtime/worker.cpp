@@ -153,6 +153,8 @@ void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_
   const auto begin = now;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(micro_batch);
+  task.bound.enter_call([&](std::size_t input) { return input_at(input, micro_batch); },
+                        [&](std::size_t output) { return sinks_[output].place(micro_batch); });
   copy_inputs(task, micro_batch, now);
   run_instructions(task.bound, number, micro_batch, false);
   now = Clock::now();
@@ -202,16 +204,27 @@ void Worker::await_refreshes(std::int64_t cycle) const {
   if (control_ != nullptr) wait(before_steps_, cycle, control_->updates_stopped());
 }
 
-// One stamp ends a transfer and begins the next.
+const std::byte* Worker::input_at(std::size_t input, std::int64_t micro_batch) const {
+  const auto index = static_cast<std::size_t>(micro_batch) * num_input_groups_ + input_group_;
+  return static_cast<const std::byte*>(plan_->request->inputs[input]) + index * program_.inputs[input].type.bytes();
+}
+
+const std::byte* Worker::source_of(const BoundCopy& output, std::int64_t micro_batch) const {
+  switch (output.arena) {
+    case Arena::kInputs: return input_at(output.owner, micro_batch);
+    case Arena::kOutputs: return sinks_[output.owner].place(micro_batch);
+    default: return output.address.at(micro_batch);
+  }
+}
+
+// One stamp ends a transfer and begins the next. What is read where it lies arrives in no time.
 void Worker::copy_inputs(OwnTask& task, std::int64_t micro_batch, Clock::time_point& now) {
   const auto begin = now;
-  auto index = static_cast<std::size_t>(micro_batch) * num_input_groups_ + input_group_;
   for (Arrival& arrival : task.arrivals) {
     const auto requested = now;
     std::size_t bytes = program_.inputs[arrival.input].type.bytes();
     if (bytes != 0 && arrival.address.base != nullptr) {
-      const auto* from = static_cast<const std::byte*>(plan_->request->inputs[arrival.input]) + index * bytes;
-      std::memcpy(arrival.address.at(micro_batch), from, bytes);
+      std::memcpy(arrival.address.at(micro_batch), input_at(arrival.input, micro_batch), bytes);
       now = Clock::now();
     }
     arrival.stamps.set(micro_batch, requested, now);
@@ -223,7 +236,7 @@ void Worker::copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock
   const auto ready = now;
   for (const BoundCopy& output : task.outputs()) {
     OutputSink& sink = sinks_[output.tensor];
-    if (sink.wants(micro_batch)) now = sink.take(output.address.at(micro_batch), micro_batch, ready);
+    if (sink.wants(micro_batch)) now = sink.take(source_of(output, micro_batch), micro_batch, ready);
   }
   transfers_ += now - ready;
 }

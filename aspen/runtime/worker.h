@@ -74,7 +74,7 @@ class Worker {
   // An input of the program as a task receives it.
   struct Arrival {
     std::size_t input = 0;
-    BufferAddress address;  // nowhere for an input that no op reads
+    BufferAddress address;  // nowhere for an input that no op reads, or that is read where it lies
     TransferStamps stamps;  // by micro-batch
   };
   template <class F>
@@ -110,6 +110,8 @@ class Worker {
   bool shares_thread(std::size_t replica, std::size_t device) const;
   void wait(const std::vector<CounterWait>& waits, std::int64_t round, const std::atomic<bool>& stopped) const;
   static void count(OwnTask& task, std::int64_t finished, Clock::duration busy);
+  const std::byte* input_at(std::size_t input, std::int64_t micro_batch) const;
+  const std::byte* source_of(const BoundCopy& output, std::int64_t micro_batch) const;
   void copy_inputs(OwnTask& task, std::int64_t micro_batch, Clock::time_point& now);
   void copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock::time_point& now);
   // number: of the task in the program.

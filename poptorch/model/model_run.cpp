@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "aspen/base/log.h"
 #include "poptorch/capture/dispatch_scope.h"
@@ -36,6 +37,16 @@ aspen::Shape stacked(aspen::Shape shape, std::int64_t count) {
   return shape;
 }
 
+namespace {
+
+// The program reads whole elements where they lie: memory of the user's own may begin anywhere.
+at::Tensor aligned(const at::Tensor& tensor) {
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data_ptr());
+  return address % tensor.element_size() == 0 ? tensor : tensor.clone();
+}
+
+}  // namespace
+
 // A host tensor in the layout the program reads: the tensor itself where that is so already.
 at::Tensor Model::host_input(std::size_t index, const at::Tensor& tensor, std::int64_t micro_batches) {
   const aspen::ProgramTensor& wanted = program_->inputs[index];
@@ -46,7 +57,7 @@ at::Tensor Model::host_input(std::size_t index, const at::Tensor& tensor, std::i
                                aspen::to_string(wanted.type));
   }
   if (!program_->has_transfers) return tensor;
-  const at::Tensor given = to_graph_type(tensor, "input", wanted.name);
+  const at::Tensor given = aligned(to_graph_type(tensor, "input", wanted.name));
   if (type != c10::ScalarType::Double) return given;
   if (warned_.insert("float64 " + wanted.name).second) {
     aspen::log::warn("input \"{}\" is float64; the device computes with float32", wanted.name);

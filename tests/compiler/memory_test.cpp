@@ -191,17 +191,55 @@ TEST(MemoryPlan, AChainOfElementwiseOpsWorksInPlace) {
     return y: %3
   })");
   MemoryPlan plan = plan_one_task(*graph);
-  EXPECT_EQ(plan.devices[0].scratch_bytes, 4096u);
+  ASSERT_EQ(plan.tasks[0].calls.size(), 3u);
+  for (const PlannedCall& call : plan.tasks[0].calls) EXPECT_EQ(call.outputs[0].arena, Arena::kOutputs);
+  EXPECT_EQ(plan.devices[0].scratch_bytes, 0u);
+}
+
+TEST(MemoryPlan, InputsAreReadWhereTheyLie) {
+  auto graph = parse_graph(R"(graph @main(%x: f32[16], %t: f32[4, 4]) {
+    %0: f32[16] = exp(%x)
+    %1: f32[16] = reshape(%t) {shape=[16]}
+    %2: f32[16] = add(%0, %1)
+    return y: %2, x: %x
+  })");
+  MemoryPlan plan = plan_one_task(*graph);
+  const TaskPlan& task = plan.tasks[0];
+  EXPECT_EQ(task.calls[0].inputs[0].arena, Arena::kInputs);
+  EXPECT_EQ(task.calls[1].inputs[1].arena, Arena::kInputs);
+  EXPECT_EQ(task.calls[1].inputs[1].owner, 1u);
+  EXPECT_EQ(task.outputs[1].from.arena, Arena::kInputs);  // returned as it is: a copy
+  EXPECT_EQ(plan.devices[0].scratch_bytes, 0u);
+  plan = plan_one_task(*graph, {.copies_inputs = true});
+  EXPECT_EQ(plan.tasks[0].inputs[0].to.arena, Arena::kScratch);
+  EXPECT_EQ(plan.tasks[0].calls[0].inputs[0].arena, Arena::kScratch);
+}
+
+TEST(MemoryPlan, OneOfEqualOutputsIsWrittenWhereItGoes) {
+  auto graph = parse_graph(R"(graph @main(%x: f32[16]) {
+    %0: f32[16] = exp(%x)
+    %1: f32[4, 4] = reshape(%0) {shape=[4, 4]}
+    return y: %0, z: %1
+  })");
+  MemoryPlan plan = plan_one_task(*graph);
+  const TaskPlan& task = plan.tasks[0];
+  for (const BufferRef& place : {task.calls[0].outputs[0], task.outputs[0].from, task.outputs[1].from}) {
+    EXPECT_EQ(place.arena, task.calls[0].outputs[0].arena);
+    EXPECT_EQ(place.owner, task.calls[0].outputs[0].owner);
+  }
+  EXPECT_EQ(task.calls[0].outputs[0].arena, Arena::kOutputs);
 }
 
 TEST(MemoryPlan, AnOperandReadTwiceIsNotOverwritten) {
   auto graph = parse_graph(R"(graph @main(%x: f32[16]) {
     %0: f32[16] = exp(%x)
     %1: f32[16] = mul(%0, %0)
-    return y: %1
+    %2: f32[16] = mul(%1, %1)
+    return y: %2
   })");
   MemoryPlan plan = plan_one_task(*graph);
   const PlannedCall& mul = plan.tasks[0].calls[1];
+  ASSERT_EQ(mul.inputs[0].arena, mul.outputs[0].arena);
   EXPECT_NE(mul.inputs[0].offset, mul.outputs[0].offset);
 }
 

@@ -208,7 +208,7 @@ void change_place(const Chosen& chosen, Random& random) {
       place.offset = static_cast<std::size_t>(static_cast<std::int64_t>(place.offset) +
                                               64 * (static_cast<std::int64_t>(below(5, random)) - 2));
       break;
-    case 1: place.arena = static_cast<Arena>(below(6, random)); break;
+    case 1: place.arena = static_cast<Arena>(below(8, random)); break;
     case 2: place.owner = below(3, random); break;
     default: {
       const std::size_t bytes = place.bytes;

@@ -252,7 +252,46 @@ TEST(ProgramCheck, KeepsOperandsApart) {
             std::string::npos);
   EXPECT_NE(complaint([](Program& p) { first(p).workspace = {.bytes = 64, .absent = true}; }).find("is absent"),
             std::string::npos);
-  EXPECT_NE(complaint([](Program& p) { first(p).outputs[0].owner = 1; }), "");
+  EXPECT_NE(complaint([](Program& p) {
+              const std::size_t bytes = first(p).outputs[0].bytes;
+              p.devices[1].scratch_bytes += bytes;
+              first(p).outputs[0] = {.arena = Arena::kScratch, .owner = 1, .bytes = bytes};
+            }).find("works in the memory of device 1"),
+            std::string::npos);
+}
+
+TEST(ProgramCheck, GuardsTheMemoryOfACall) {
+  // A further input or output like an operand, and the place of it.
+  const auto add_input = [](Program& p, const BufferRef& like, const TensorType& type) {
+    p.inputs.push_back({"more", type});
+    return BufferRef{.arena = Arena::kInputs, .owner = p.inputs.size() - 1, .bytes = like.bytes};
+  };
+  const auto add_output = [](Program& p, const BufferRef& like, const TensorType& type) {
+    p.outputs.push_back({"more", type});
+    return BufferRef{.arena = Arena::kOutputs, .owner = p.outputs.size() - 1, .bytes = like.bytes};
+  };
+  EXPECT_NE(complaint([&](Program& p) {
+              first(p).outputs[0] = add_input(p, first(p).outputs[0], first(p).request.outputs[0]);
+            }).find("an input is written to"),
+            std::string::npos);
+  EXPECT_NE(complaint([&](Program& p) {
+              first(p).inputs[0] = {.arena = Arena::kInputs, .owner = 9, .bytes = first(p).inputs[0].bytes};
+            }).find("there is no input 9"),
+            std::string::npos);
+  EXPECT_NE(complaint([&](Program& p) {
+              first(p).outputs[0] = add_output(p, first(p).outputs[0], first(p).request.outputs[0]);
+            }).find("by a task that does not give it"),
+            std::string::npos);
+  EXPECT_NE(complaint([&](Program& p) {
+              p.has_transfers = false;
+              for (Task& task : p.step) task.inputs.clear();
+            }).find("without transfers"),
+            std::string::npos);
+  EXPECT_NE(complaint([&](Program& p) {
+              Instruction& update = p.update.at(0).instructions.at(0);
+              update.inputs[0] = add_input(p, update.inputs[0], update.request.inputs[0].type);
+            }).find("reaches into the memory of a call"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -117,9 +117,11 @@ def test_small_tensors_stay():
 
 # -- what passes from the forward to the backward pass --------------------------------------------------------------
 def kept_by_stage(stage):
-    """Per micro-batch: what the stage receives, what it keeps for its own backward pass, and the gradient it gets."""
+    """Per micro-batch: what the stage receives, what it keeps for its own backward pass, and the gradient it gets. The
+    first reads the memory of the host instead of receiving anything."""
     is_last = stage + 1 == NUM_STAGES
-    return ROWS[stage], 0 if is_last else ROWS[stage + 1], 0 if is_last else ROWS[stage + 1]
+    received = 0 if stage == 0 else ROWS[stage]
+    return received, 0 if is_last else ROWS[stage + 1], 0 if is_last else ROWS[stage + 1]
 
 
 def test_a_pipeline_keeps_activations_per_micro_batch():

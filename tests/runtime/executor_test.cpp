@@ -115,6 +115,47 @@ TEST(Executor, ReturnsWhatVariablesHoldAfterEachMicroBatch) {
   EXPECT_EQ(V(w.begin(), w.begin() + 2), (V{6.5f, 6.5f}));
 }
 
+// The same program on the memory of the call: it reads x where it lies and writes y where it goes.
+std::shared_ptr<Program> without_copies(std::int64_t accumulation) {
+  AddProgram add(accumulation);
+  add.x.arena = Arena::kInputs;
+  add.y = {.arena = Arena::kOutputs, .bytes = 8};
+  Task& step = add.program->step[0];
+  step.inputs[0].to = add.x;
+  step.instructions = {AddProgram::add(add.x, add.w, add.y), AddProgram::add(add.y, add.x, add.y)};
+  step.outputs[0].from = add.y;
+  add.program->devices[0].scratch_bytes = 0;
+  return add.program;
+}
+
+TEST(Executor, ReadsInputsWhereTheyLieAndWritesOutputsWhereTheyGo) {
+  const V x{0, 0, 1, 1, 2, 2, 3, 4};  // y = 2 x + w
+  const auto outputs = [&](HostOutput output, std::size_t returned) {
+    Executor executor(without_copies(2));
+    return run(executor, x, 2, 2, output, returned);
+  };
+  EXPECT_EQ(outputs({.mode = OutputMode::kAll}, 4), (V{0.5f, 0.5f, 2.5f, 2.5f, 5.5f, 5.5f, 7.5f, 9.5f}));
+  EXPECT_EQ(outputs({.mode = OutputMode::kFinal}, 1), (V{7.5f, 9.5f}));
+  EXPECT_EQ(outputs({.mode = OutputMode::kSum}, 1), (V{16, 18}));
+  EXPECT_EQ(outputs({.mode = OutputMode::kEveryN, .period = 2}, 2), (V{5.5f, 5.5f, 7.5f, 9.5f}));
+}
+
+TEST(Executor, CopiesAnOutputThatIsAnotherOne) {
+  std::shared_ptr<Program> program = without_copies(1);
+  program->outputs.insert(program->outputs.end(), 2, {"again", program->outputs[0].type});
+  program->step[0].outputs.push_back({.output = 1, .from = program->step[0].outputs[0].from});
+  program->step[0].outputs.push_back({.output = 2, .from = program->step[0].inputs[0].to});
+  Executor executor(program);
+  V x{1, 2, 3, 4}, y(2), again(4), same(4);
+  executor.run(
+      {.device_iterations = 2,
+       .inputs = {x.data()},
+       .outputs = {{.data = y.data(), .mode = OutputMode::kSum}, {.data = again.data()}, {.data = same.data()}}});
+  EXPECT_EQ(again, (V{2.5f, 4.5f, 7.5f, 9.5f}));
+  EXPECT_EQ(y, (V{10, 14}));
+  EXPECT_EQ(same, x);
+}
+
 TEST(Executor, TransfersNothingIfTheProgramSaysSo) {
   AddProgram add;
   add.program->step[0].inputs.clear();

@@ -1,7 +1,8 @@
 // The memory plan: from a scheduled graph, cut into tasks, to calls over fixed buffers. Decides which values share a
 // buffer (aliases, in-place results, results written straight into the variable they are assigned to), where copies
-// remain, and the offset of everything. Called last, by build_program. Two steps: residences.h finds places for what
-// outlives a task, task_planner.h plans the scratch memory of each task around them.
+// remain, and the offset of everything. Inputs of the program are read where the host has them and outputs written
+// where the host wants them, as far as nothing else lies there. Called last, by build_program. Two steps: residences.h
+// finds places for what outlives a task, task_planner.h plans the scratch memory of each task around them.
 //
 //   %g = ...                            g at scratch + 0
 //   %w2 = sgd(%w, %g, ...)      =>      sgd(w, g, ...) -> w         written in place
@@ -20,6 +21,8 @@ namespace aspen {
 struct OpDemand {
   bool is_constant = false;  // computed while compiling: lives in the constants
   std::size_t workspace_bytes = 0;
+  bool copies_inputs =
+      false;  // works on copies of the program's inputs: it may write to them, or reads other replicas'
 };
 
 // An op to run, or a copy that stands for an assign or keeps the old contents of a variable.

@@ -39,7 +39,7 @@ Residences::Residences(const Graph& graph, const OpDemands& demands, MemoryPlan&
   place_variables();
   place_constants(demands);
   place_values(demands);
-  place_inputs();
+  place_inputs(demands);
   assign_slots();
 }
 
@@ -52,6 +52,8 @@ std::optional<BufferRef> Residences::find(const Value* root, std::int64_t task) 
     throw InternalError("variable \"{}\" has no place on device {}", variable->name, device_of(task));
   }
   if (root->producer() != nullptr) return places_[root->id()];
+  const std::size_t input = input_index_.at(root);
+  if (!is_copied_[input]) return BufferRef{.arena = Arena::kInputs, .owner = input, .bytes = root->type().bytes()};
   auto found = inputs_in_lanes_.find({root->id(), lane_of(task)});
   return found == inputs_in_lanes_.end() ? std::nullopt : std::optional(found->second);
 }
@@ -202,15 +204,30 @@ bool Residences::reads(std::int64_t task, std::int64_t lane) const {
   return lane_of(task) == lane || (graph_.lanes[lane].device == device_of(task) && !has_tasks_[lane]);
 }
 
-// An input that one task of a lane uses is copied into that task's scratch memory; one that several use, into a slot.
-void Residences::place_inputs() {
+std::vector<bool> Residences::copied_inputs(const OpDemands& demands) const {
+  std::vector<bool> result(graph_.inputs().size());
+  for (const auto& op : graph_.ops()) {
+    if (!demands.at(op.get()).copies_inputs) continue;
+    for (const Value* value : op->inputs()) {
+      if (value == nullptr) continue;
+      const auto found = input_index_.find(root(value));
+      if (found != input_index_.end()) result[found->second] = true;
+    }
+  }
+  return result;
+}
+
+// An input is read where it lies. If that cannot be, one that a single task of a lane uses is copied into that task's
+// scratch memory; one that several use, into a slot.
+void Residences::place_inputs(const OpDemands& demands) {
+  is_copied_ = copied_inputs(demands);
   for (std::size_t i = 0; i < graph_.inputs().size(); ++i) {
     const Value* input = graph_.inputs()[i].get();
     std::map<std::int64_t, std::vector<std::int64_t>> by_lane;
     for (std::int64_t task : consumers_[input->id()]) by_lane[lane_of(task)].push_back(task);
     for (const auto& [lane, tasks] : by_lane) {
       inputs_of_[tasks.front()].push_back(i);
-      if (tasks.size() > 1) keep_in_lane(input, lane, Arena::kSlots, tasks.front(), tasks.back());
+      if (is_copied_[i] && tasks.size() > 1) keep_in_lane(input, lane, Arena::kSlots, tasks.front(), tasks.back());
     }
   }
 }

@@ -40,7 +40,8 @@ class Residences {
   void place_constants(const OpDemands& demands);
   void place_values(const OpDemands& demands);
   bool reads(std::int64_t task, std::int64_t lane) const;
-  void place_inputs();
+  void place_inputs(const OpDemands& demands);
+  std::vector<bool> copied_inputs(const OpDemands& demands) const;
   void keep_in_lane(const Value* value, std::int64_t lane, Arena arena, std::int64_t first, std::int64_t last);
   void assign_slots();
   std::int64_t lane_of(std::int64_t task) const { return graph_.tasks[task].lane; }
@@ -54,6 +55,7 @@ class Residences {
   std::vector<std::vector<std::size_t>> inputs_of_, outputs_of_;  // by task
   std::vector<std::optional<BufferRef>> places_;                  // by value id; of all but variables and inputs
   std::map<std::pair<std::int64_t, std::int64_t>, BufferRef> inputs_in_lanes_;  // by value id and lane
+  std::vector<bool> is_copied_;                                                 // by input
   std::unordered_map<const Variable*, std::size_t> variable_index_;
   std::map<std::pair<std::size_t, std::size_t>, BufferRef> variable_places_;  // by index and device
   std::unordered_map<const Value*, std::size_t> input_index_;

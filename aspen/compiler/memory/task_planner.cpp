@@ -58,6 +58,7 @@ class TaskPlanner {
     bind_assigned_values();
     save_overwritten_variables();
     reuse_in_place();
+    write_outputs_in_place();
     place(scratch_bytes);
     return emit();
   }
@@ -247,6 +248,16 @@ class TaskPlanner {
         buffers_[input].last = last;
         taken.push_back(input);
       }
+    }
+  }
+
+  // The first output that shows a buffer has it in its own memory; what is written there before it does no harm.
+  void write_outputs_in_place() {
+    for (std::size_t i : residences_.outputs_of(task_)) {
+      const Value* value = graph_.outputs()[i].value;
+      Buffer& buffer = buffers_[read_at(value, end())];
+      if (buffer.place.arena != Arena::kScratch || buffer.producer == nullptr) continue;
+      if (buffer.bytes == value->type().bytes()) buffer.place = {.arena = Arena::kOutputs, .owner = i};
     }
   }
 
