@@ -126,7 +126,7 @@ class GroupKernel final : public Kernel {
         continue;
       }
       std::byte* result = static_cast<std::byte*>(args.outputs[i]) + at_result * output_sizes_[i];
-      const auto count = static_cast<std::size_t>(numel(tiles_.operand_shape(i, tiles_.is_tail(tile))));
+      const auto count = static_cast<std::size_t>(tiles_.elements(tiles_.is_tail(tile)));
       if (operand != result) std::memcpy(result, operand, count * output_sizes_[i]);
       program.bind(workspace, i, result);
     }

@@ -12,11 +12,10 @@ Tiles::Tiles(const Shape& shape, const std::vector<Shape>& operands, std::int64_
     pieces_ = 0;
     return;
   }
-  std::int64_t row = 1;
   cut_ = axes_.size() - 1;
-  while (cut_ > 0 && row * axes_[cut_].extent <= elements) row *= axes_[cut_--].extent;
+  while (cut_ > 0 && row_ * axes_[cut_].extent <= elements) row_ *= axes_[cut_--].extent;
   const std::int64_t extent = axes_[cut_].extent;
-  rows_ = std::clamp<std::int64_t>(elements / row, 1, extent);
+  rows_ = std::clamp<std::int64_t>(elements / row_, 1, extent);
   pieces_ = (extent + rows_ - 1) / rows_;
   tail_ = extent - (pieces_ - 1) * rows_;
   for (std::size_t i = 0; i < cut_; ++i) num_outer_ *= axes_[i].extent;

@@ -20,6 +20,8 @@ class Tiles {
   bool has_tail() const { return tail_ != rows_; }
   bool has_whole() const { return pieces_ > 1 || !has_tail(); }
 
+  // Of the shape, in a tile.
+  std::int64_t elements(bool is_tail) const { return (is_tail ? tail_ : rows_) * row_; }
   // Of operand k in a tile.
   Shape operand_shape(std::size_t k, bool is_tail) const;
   // In elements, from the beginning of operand k to a tile.
@@ -35,6 +37,7 @@ class Tiles {
 
   std::vector<Axis> axes_;  // merged, outermost first; at least one
   std::size_t cut_ = 0;     // the axis that tiles cut; they hold those after it whole
+  std::int64_t row_ = 1;    // elements of the axes after it
   std::int64_t rows_ = 1, tail_ = 1, pieces_ = 1, num_outer_ = 1;
 };
 
