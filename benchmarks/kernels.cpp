@@ -19,6 +19,7 @@
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/remap/remap.h"
 #include "aspen/ops/resize/resize.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
@@ -73,6 +74,11 @@ void add_moves(std::vector<Case>& cases) {
   add("pad/image", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 1}, {0, 0, 0, 0}, 0}), {image});
   add("pad/interior", Attrs::of(PadAttrs{{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 0, 1, 1}, 0}), {image});
   add("pad/channels", Attrs::of(PadAttrs{{0, 0, 0, 0}, {0, 8, 0, 0}, {0, 0, 0, 0}, 0}), {image});
+  RemapAttrs reflect{{2, 1, -1, 1, 2, 0, 1, 56, 2, 54, 1, 1, 3, 1, -1, 1, 3, 0, 1, 56, 3, 54, 1, 1}, {}};
+  add("remap/reflect", Attrs::of(reflect), {image});
+  reflect.shape = image;
+  add("remap_grad/reflect", Attrs::of(reflect), {{16, 64, 58, 58}});
+  add("remap/roll", Attrs::of(RemapAttrs{{1, 5, 1, 1019, 1, 0, 1, 5}, {}}), {plane});
   add("concat/channels", Attrs::of(ConcatAttrs{1}), {image, image});
   add("concat/last", Attrs::of(ConcatAttrs{1}), {plane, {1024, 64}, plane});
   add("concat/narrow", Attrs::of(ConcatAttrs{1}), {{100000, 3}, {100000, 5}});

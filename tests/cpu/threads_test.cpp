@@ -15,6 +15,7 @@
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/random/random.h"
 #include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/remap/remap.h"
 #include "aspen/ops/resize/resize.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
@@ -247,6 +248,8 @@ std::vector<LargeCase> moves() {
   Shape x{8, 20, 61, 61};
   TensorType u8{DType::kU8, {1700, 900}};
   SliceAttrs every_other{{0, 1}, {2000, 799}, {2, 2}};
+  RemapAttrs around{{2, 60, 1, 1, 2, 0, 1, 61, 2, 0, 1, 1, 3, 60, 1, 1, 3, 0, 1, 61, 3, 0, 1, 1}, {}};
+  RemapAttrs around_grad{around.runs, x};
   return {
       {"transpose", Attrs::of(TransposeAttrs{{0, 2, 3, 1}}), {f32(x)}},
       {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {u8}, {.top = 200}},
@@ -259,6 +262,8 @@ std::vector<LargeCase> moves() {
       {"slice_update", Attrs::of(every_other), {f32({2000, 801}), f32({1000, 399})}},
       {"pad", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 2}, {0, 0, 0, 0}, 2}), {f32(x)}},
       {"pad", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 2}, {0, 0, 1, 1}, 2}), {f16(x)}},
+      {"remap", Attrs::of(around), {f32(x)}},
+      {"remap_grad", Attrs::of(around_grad), {f32({8, 20, 63, 63})}},
       {"concat", Attrs::of(ConcatAttrs{1}), {f32(x), f32(x)}},
       {"concat", Attrs::of(ConcatAttrs{1}), {f32({5000, 101}), f32({5000, 3}), f32({5000, 200})}},
   };

@@ -2,6 +2,7 @@
 // Numbers take the element type of the expression they meet. Comparisons give booleans.
 #pragma once
 
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -94,6 +95,11 @@ Expr concat(const std::vector<Expr>& xs, std::int64_t axis);
 Expr pad(Expr x, Shape low, Shape high, double value = 0);
 Expr pad_axis(Expr x, std::int64_t axis, std::int64_t low, std::int64_t high, double value = 0);
 Expr reverse(Expr x, Axes axes);
+
+// For some axes which element stands at every place; -1: zero.
+using PlacesByAxis = std::map<std::int64_t, std::vector<std::int64_t>>;
+Expr remap(Expr x, const PlacesByAxis& places);
+Expr remap_grad(Expr g, const PlacesByAxis& places, Shape shape);  // what came from one place of `shape` added up
 
 Expr sum(Expr x, Axes axes, bool keep = false);
 Expr mean(Expr x, Axes axes, bool keep = false);  // of no elements: NaN
