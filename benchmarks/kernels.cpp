@@ -94,6 +94,12 @@ void add_indices(std::vector<Case>& cases) {
   add("take/columns", Attrs::of(TakeAttrs{1}), {{1024, 1024}, {512}}, 1024);
   add("gather/last", Attrs::of(GatherAttrs{1}), {{1024, 1024}, {1024, 512}}, 1024);
   add("gather/first", Attrs::of(GatherAttrs{0}), {{1024, 1024}, {512, 1024}}, 1024);
+  cases.push_back({.name = "sum_rows/bags",
+                   .op = "sum_rows",
+                   .attrs = Attrs::of(SumRowsAttrs{512}),
+                   .inputs = {{10000, 64}, {10240}, {10240}},
+                   .i32_inputs = 2,
+                   .top = 512});
   for (const char* mode : {"add", "set", "max"}) {
     std::string m = mode;
     add("scatter_rows/embedding_" + m, Attrs::of(ScatterAttrs{0, m}), {{30000, 256}, {4096}, {4096, 256}}, 30000);

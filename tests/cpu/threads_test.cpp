@@ -287,6 +287,7 @@ std::vector<LargeCase> indices() {
     add("scatter", 0, {100, 1000}, {301, 1000}, {301, 1000});
     add("scatter", 1, {40, 100, 90}, {40, 100, 80}, {40, 100, 80});
   }
+  cases.push_back({"sum_rows", Attrs::of(SumRowsAttrs{100}), {f32({100, 130}), i32({9000}), i32({9000})}, hundred});
   cases.push_back({"sort", Attrs::of(SortAttrs{1, true}), {f32({50, 400, 3})}});
   cases.push_back({"sort", Attrs::of(SortAttrs{1, true, 5}), {f32({50, 5000})}});
   return cases;

@@ -120,6 +120,9 @@ Expr scatter(Expr x, Expr index, Expr update, std::int64_t axis, std::string mod
 Expr scatter_rows(Expr x, Expr index, Expr update, std::int64_t axis, std::string mode) {
   return {x.b, x.b->make("scatter_rows", {x.v, index.v, update.v}, aspen::ScatterAttrs{axis, std::move(mode)})};
 }
+Expr sum_rows(Expr x, Expr from, Expr to, std::int64_t rows) {
+  return {x.b, x.b->make("sum_rows", {x.v, from.v, to.v}, aspen::SumRowsAttrs{rows})};
+}
 Expr wrap_index(Expr index, std::int64_t size) {
   return {index.b, index.b->make("wrap_index", {index.v}, aspen::WrapIndexAttrs{size})};
 }

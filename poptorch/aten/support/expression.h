@@ -111,6 +111,8 @@ Expr take(Expr x, Expr index, std::int64_t axis);
 Expr gather(Expr x, Expr index, std::int64_t axis);
 Expr scatter(Expr x, Expr index, Expr update, std::int64_t axis, std::string mode);
 Expr scatter_rows(Expr x, Expr index, Expr update, std::int64_t axis, std::string mode);
+// y[to[k]] += x[from[k]], of `rows` rows.
+Expr sum_rows(Expr x, Expr from, Expr to, std::int64_t rows);
 // Counts negative positions from the end; anything outside [-size, size) ends in an error when it is met.
 Expr wrap_index(Expr index, std::int64_t size);
 // x itself (i32); an element outside [low, high] ends in an error: "[who] what 7 of sample 1 is out of range for size".
