@@ -19,6 +19,7 @@
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/remap/remap.h"
 #include "aspen/ops/resize/resize.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
@@ -73,6 +74,11 @@ void add_moves(std::vector<Case>& cases) {
   add("pad/image", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 1}, {0, 0, 0, 0}, 0}), {image});
   add("pad/interior", Attrs::of(PadAttrs{{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 0, 1, 1}, 0}), {image});
   add("pad/channels", Attrs::of(PadAttrs{{0, 0, 0, 0}, {0, 8, 0, 0}, {0, 0, 0, 0}, 0}), {image});
+  RemapAttrs reflect{{2, 1, -1, 1, 2, 0, 1, 56, 2, 54, 1, 1, 3, 1, -1, 1, 3, 0, 1, 56, 3, 54, 1, 1}, {}};
+  add("remap/reflect", Attrs::of(reflect), {image});
+  reflect.shape = image;
+  add("remap_grad/reflect", Attrs::of(reflect), {{16, 64, 58, 58}});
+  add("remap/roll", Attrs::of(RemapAttrs{{1, 5, 1, 1019, 1, 0, 1, 5}, {}}), {plane});
   add("concat/channels", Attrs::of(ConcatAttrs{1}), {image, image});
   add("concat/last", Attrs::of(ConcatAttrs{1}), {plane, {1024, 64}, plane});
   add("concat/narrow", Attrs::of(ConcatAttrs{1}), {{100000, 3}, {100000, 5}});
@@ -88,6 +94,12 @@ void add_indices(std::vector<Case>& cases) {
   add("take/columns", Attrs::of(TakeAttrs{1}), {{1024, 1024}, {512}}, 1024);
   add("gather/last", Attrs::of(GatherAttrs{1}), {{1024, 1024}, {1024, 512}}, 1024);
   add("gather/first", Attrs::of(GatherAttrs{0}), {{1024, 1024}, {512, 1024}}, 1024);
+  cases.push_back({.name = "sum_rows/bags",
+                   .op = "sum_rows",
+                   .attrs = Attrs::of(SumRowsAttrs{512}),
+                   .inputs = {{10000, 64}, {10240}, {10240}},
+                   .i32_inputs = 2,
+                   .top = 512});
   for (const char* mode : {"add", "set", "max"}) {
     std::string m = mode;
     add("scatter_rows/embedding_" + m, Attrs::of(ScatterAttrs{0, m}), {{30000, 256}, {4096}, {4096, 256}}, 30000);

@@ -93,16 +93,23 @@ void embedding_bag(Call& call) {
   Bags bags = bags_of(call, table);
   if (padding < 0 && call.has("padding_idx") && call.name() == "aten::embedding_bag.padding_idx")
     padding += table.size(0);
-  Expr rows = in_float(take(table, bags.index, 0));
-  if (call.boolean("scale_grad_by_freq")) rows = scaled_by_frequency(rows, bags.index, table.size(0));
-  if (call.has("per_sample_weights")) rows = rows * per_row(in_float(expr(call, call.value("per_sample_weights"))));
   Expr counted = bags.index != static_cast<double>(padding);
   Expr sizes = scatter_rows(full(call.b, DType::kI32, {bags.count}, 0), bags.bag, cast(counted, DType::kI32), 0, "add");
-
-  double start = mode == kMax ? -std::numeric_limits<double>::infinity() : 0;
-  rows = where(per_row(counted), rows, start);
-  Expr sum_or_max = scatter_rows(full(call.b, rows.dtype(), {bags.count, table.size(1)}, start), bags.bag, rows, 0,
-                                 mode == kMax ? "max" : "add");
+  // Rows that are only added up need not be written down first; half is rounded once, behind a division.
+  bool only_sums = (mode == kSum || (mode == kMean && table.dtype() == DType::kF32)) && padding < 0 &&
+                   !call.has("per_sample_weights") && !call.boolean("scale_grad_by_freq");
+  Expr rows = table, sum_or_max = table;
+  if (only_sums) {
+    sum_or_max = sum_rows(table, bags.index, bags.bag, bags.count);
+  } else {
+    rows = in_float(take(table, bags.index, 0));
+    if (call.boolean("scale_grad_by_freq")) rows = scaled_by_frequency(rows, bags.index, table.size(0));
+    if (call.has("per_sample_weights")) rows = rows * per_row(in_float(expr(call, call.value("per_sample_weights"))));
+    double start = mode == kMax ? -std::numeric_limits<double>::infinity() : 0;
+    rows = where(per_row(counted), rows, start);
+    sum_or_max = scatter_rows(full(call.b, rows.dtype(), {bags.count, table.size(1)}, start), bags.bag, rows, 0,
+                              mode == kMax ? "max" : "add");
+  }
   Expr empty = per_row(sizes == 0.0);
   Expr y = mode == kMean ? sum_or_max / per_row(cast(clamp(sizes, 1, 2147483647), rows.dtype())) : sum_or_max;
   if (mode == kMax) y = where(empty, 0.0, y);

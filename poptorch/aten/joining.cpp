@@ -109,12 +109,16 @@ void flip(Call& call) {
   call.result((x.rank() == 0 ? x : reverse(x, axes)).v, call.dtype("self"));
 }
 
-Expr roll_axis(Expr x, std::int64_t axis, std::int64_t shift) {
-  std::int64_t size = x.size(axis);
-  if (size == 0) return x;
-  std::int64_t start = ((-shift) % size + size) % size;
-  if (start == 0) return x;
-  return concat({slice(x, axis, start, size), slice(x, axis, 0, start)}, axis);
+// Shifts by axis.
+Expr rolled(Expr x, const std::map<std::int64_t, std::int64_t>& shifts) {
+  PlacesByAxis places;
+  for (auto [axis, shift] : shifts) {
+    std::int64_t size = x.size(axis);
+    if (size == 0 || shift % size == 0) continue;
+    std::vector<std::int64_t>& along = places[axis];
+    for (std::int64_t i = 0; i < size; ++i) along.push_back(((i - shift) % size + size) % size);
+  }
+  return remap(x, places);
 }
 
 // roll(Tensor self, int[1] shifts, int[1] dims=[]): without dims the flattened tensor rolls
@@ -122,7 +126,7 @@ void roll(Call& call) {
   Expr x = expr(call, call.value("self"));
   std::vector<std::int64_t> shifts = call.integers("shifts"), axes = call.integers("dims");
   if (axes.empty() && shifts.size() == 1) {
-    Expr y = roll_axis(reshape(x, {x.numel()}), 0, shifts[0]);
+    Expr y = rolled(reshape(x, {x.numel()}), {{0, shifts[0]}});
     return call.result(reshape(y, x.shape()).v, call.dtype("self"));
   }
   if (shifts.size() != axes.size()) {
@@ -130,8 +134,12 @@ void roll(Call& call) {
   }
   // Torch's own text for a bad one, which programs look for.
   const auto rank = static_cast<std::int64_t>(x.shape().size());
-  for (std::size_t i = 0; i < axes.size(); ++i) x = roll_axis(x, c10::maybe_wrap_dim(axes[i], rank), shifts[i]);
-  call.result(x.v, call.dtype("self"));
+  std::map<std::int64_t, std::int64_t> by_axis;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    std::int64_t axis = c10::maybe_wrap_dim(axes[i], rank);
+    if (rank > 0) by_axis[axis] += shifts[i];
+  }
+  call.result(rolled(x, by_axis).v, call.dtype("self"));
 }
 
 // rot90(Tensor self, int k=1, int[] dims=[0, 1]): by quarter turns from the first axis towards the second

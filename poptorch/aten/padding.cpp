@@ -56,6 +56,7 @@ using Source = std::int64_t (*)(std::int64_t, std::int64_t);
 // Elements outside are copies of elements inside.
 Expr pad_by_copies(Expr x, const std::vector<std::int64_t>& amounts, Source source, std::int64_t limit_below_size) {
   check_amounts(x, amounts);
+  PlacesByAxis places;
   for (std::size_t i = 0; i < amounts.size() / 2; ++i) {
     std::int64_t axis = x.rank() - 1 - static_cast<std::int64_t>(i), size = x.size(axis);
     std::int64_t low = amounts[2 * i], high = amounts[2 * i + 1];
@@ -64,12 +65,10 @@ Expr pad_by_copies(Expr x, const std::vector<std::int64_t>& amounts, Source sour
       throw UserError("[pad] {} and {} are more than axis {} of size {} can give; at most {} in this mode.", low, high,
                       axis, size, size - limit_below_size);
     }
-    std::vector<std::int32_t> from;
-    for (std::int64_t place = -low; place < size + high; ++place)
-      from.push_back(static_cast<std::int32_t>(source(place, size)));
-    x = take(x, constant_i32(*x.b, {static_cast<std::int64_t>(from.size())}, from), axis);
+    std::vector<std::int64_t>& along = places[axis];
+    for (std::int64_t place = -low; place < size + high; ++place) along.push_back(source(place, size));
   }
-  return x;
+  return remap(x, places);
 }
 
 constexpr std::int64_t kNoLimit = -(std::int64_t{1} << 60);

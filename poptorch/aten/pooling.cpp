@@ -1,4 +1,6 @@
 // Pooling. Inputs may come without the batch axis; 1-D, 2-D and 3-D differ in the number of spatial axes only.
+#include <optional>
+
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/reduce/reduce.h"
 #include "poptorch/aten/support/expression.h"
@@ -141,12 +143,31 @@ BinTable bin_table(const std::vector<std::int64_t>& in, const std::vector<std::i
   return table;
 }
 
+// Windows that touch and cover the axes; nothing if the bins are not all of one size.
+std::optional<aspen::PoolAttrs> even_bins(const std::vector<std::int64_t>& in, const std::vector<std::int64_t>& out) {
+  aspen::PoolAttrs attrs;
+  for (std::size_t axis = 0; axis < in.size(); ++axis) {
+    if (out[axis] < 1 || in[axis] < 1 || in[axis] % out[axis] != 0) return std::nullopt;
+    attrs.kernel.push_back(in[axis] / out[axis]);
+  }
+  attrs.stride = attrs.kernel;
+  attrs.padding.assign(in.size(), 0);
+  attrs.dilation.assign(in.size(), 1);
+  return attrs;
+}
+
 // adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor); 1 and 3 axes. The elements of each bin
-// are taken side by side and their largest is found; the gradient goes to the position returned.
+// are taken side by side and their largest is found, unless all bins are windows of one size; the gradient goes to the
+// position returned.
 Handler adaptive_max_pool(std::size_t spatial) {
   return [spatial](Call& call) {
     Batched in = batched(call, expr(call, call.value("self")), spatial);
     std::vector<std::int64_t> size = output_size(call, in), extents(in.x.shape().begin() + 2, in.x.shape().end());
+    if (auto attrs = even_bins(extents, size)) {
+      aspen::Op* op = call.b.emit("max_pool", {in.x.v}, *attrs);
+      call.result(in.undo(expr(call, op->output(0))).v, call.dtype("self"));
+      return call.result(in.undo(expr(call, op->output(1))).v, ScalarType::Long);
+    }
     BinTable table = bin_table(extents, size);
     std::int64_t batch = in.x.size(0), channels = in.x.size(1), plane = aspen::numel(extents);
     Expr positions = constant_i32(call.b, {table.bins * table.width}, table.positions);

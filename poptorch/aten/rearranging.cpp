@@ -62,18 +62,22 @@ void channel_shuffle(Call& call) {
   call.result(reshape(y, x.shape()).v, call.dtype("self"));
 }
 
-// A sliding window along one axis: element (k, o) of the table is where offset k of window o lies.
+// A sliding window along one axis.
 struct Window {
   std::int64_t kernel, dilation, padding, stride, size;
 
   std::int64_t padded() const { return size + 2 * padding; }
   std::int64_t count() const { return (padded() - dilation * (kernel - 1) - 1) / stride + 1; }
-  Expr table(Builder& b) const {
-    std::vector<std::int32_t> places;
+  // Where offset k of window o lies, all windows of one offset after another; -1: in the padding.
+  std::vector<std::int64_t> places() const {
+    std::vector<std::int64_t> result;
     for (std::int64_t k = 0; k < kernel; ++k) {
-      for (std::int64_t o = 0; o < count(); ++o) places.push_back(static_cast<std::int32_t>(o * stride + k * dilation));
+      for (std::int64_t o = 0; o < count(); ++o) {
+        std::int64_t place = o * stride + k * dilation - padding;
+        result.push_back(place < 0 || place >= size ? -1 : place);
+      }
     }
-    return constant_i32(b, {kernel, count()}, places);
+    return result;
   }
 };
 
@@ -95,8 +99,8 @@ void im2col(Call& call) {
   if (unbatched) x = unsqueeze(x, 0);
   if (x.rank() != 4) throw UserError("[im2col] takes 3 or 4 axes, not shape {}.", to_string(x.shape()));
   Window h = window(call, 0, x.size(2)), w = window(call, 1, x.size(3));
-  Expr padded = pad(x, {0, 0, h.padding, w.padding}, {0, 0, h.padding, w.padding});
-  Expr blocks = take(take(padded, h.table(call.b), 2), w.table(call.b), 4);  // (N, C, kh, oh, kw, ow)
+  Expr blocks = reshape(remap(x, {{2, h.places()}, {3, w.places()}}),
+                        {x.size(0), x.size(1), h.kernel, h.count(), w.kernel, w.count()});
   Expr y = reshape(transpose(blocks, {0, 1, 2, 4, 3, 5}),
                    {x.size(0), x.size(1) * h.kernel * w.kernel, h.count() * w.count()});
   call.result((unbatched ? squeeze(y, 0) : y).v, call.dtype("self"));
@@ -117,10 +121,8 @@ void col2im(Call& call) {
   }
   std::int64_t c = x.size(1) / area;
   Expr blocks = transpose(reshape(x, {n, c, h.kernel, w.kernel, h.count(), w.count()}), {0, 1, 2, 4, 3, 5});
-  Expr rows = scatter_rows(full(call.b, x.dtype(), {n, c, h.kernel, h.count(), w.padded()}, 0), w.table(call.b), blocks,
-                           4, "add");
-  Expr y = scatter_rows(full(call.b, x.dtype(), {n, c, h.padded(), w.padded()}, 0), h.table(call.b), rows, 2, "add");
-  y = pad(y, {0, 0, -h.padding, -w.padding}, {0, 0, -h.padding, -w.padding});
+  Expr rows = reshape(blocks, {n, c, h.kernel * h.count(), w.kernel * w.count()});
+  Expr y = remap_grad(rows, {{2, h.places()}, {3, w.places()}}, {n, c, size[0], size[1]});
   call.result((unbatched ? squeeze(y, 0) : y).v, call.dtype("self"));
 }
 

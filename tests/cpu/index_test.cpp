@@ -54,6 +54,25 @@ TEST(Scatter, EveryAxisAndMode) {
   }
 }
 
+TEST(SumRows, ColumnsOfEveryWidth) {
+  for (std::int64_t columns : {0, 1, 3, 16, 17, 64, 65, 130}) {
+    for (std::int64_t count : {0, 1, 70}) {
+      for (DType dtype : {DType::kF32, DType::kF16}) {
+        compare_index("sum_rows", Attrs::of(SumRowsAttrs{5}),
+                      {TensorType{dtype, {4, columns}}, i32({count}), i32({count})});
+      }
+    }
+  }
+}
+
+TEST(SumRows, NamesTheWrongIndex) {
+  std::vector<float> x(12);
+  std::vector<std::int32_t> good = {0, 1}, bad = {0, 4};
+  KernelRequest request = request_of("sum_rows", Attrs::of(SumRowsAttrs{4}), {f32({4, 3}), i32({2}), i32({2})});
+  EXPECT_THROW(run_kernel(tuned_backend(), request, {x.data(), bad.data(), good.data()}), UserError);
+  EXPECT_THROW(run_kernel(tuned_backend(), request, {x.data(), good.data(), bad.data()}), UserError);
+}
+
 TEST(Scatter, NanWinsMaximumAndMinimum) {
   float nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> x = {1, 2, nan}, update = {nan, 1, 3, 4};

@@ -19,6 +19,35 @@ TEST(MaxPool, PaddingStrideDilationAndCeiling) {
   compare("max_pool", Attrs::of(PoolAttrs{{3}, {2}, {1}, {1}}), {f32({2, 3, 33})}, {.tolerance = 0});
 }
 
+TEST(MaxPool, RowsLongerThanAVector) {
+  for (std::int64_t width : {34, 50, 75}) {
+    for (std::int64_t stride : {1, 2, 3}) {
+      for (std::int64_t kernel : {2, 3, 5}) {
+        for (std::int64_t dilation : {1, 2}) {
+          for (bool ceil_mode : {false, true}) {
+            for (std::int64_t padding : {std::int64_t{0}, kernel / 2}) {
+              PoolAttrs attrs{{3, kernel}, {2, stride}, {1, padding}, {1, dilation}, ceil_mode};
+              compare("max_pool", Attrs::of(attrs), {f32({1, 2, 7, width})}, {.tolerance = 0});
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(MaxPool, NanInLongRows) {
+  std::vector<float> x(5 * 70, 1.0f);
+  x[0] = x[100] = x[101] = x[349] = std::numeric_limits<float>::quiet_NaN();
+  for (std::int64_t stride : {1, 2}) {
+    PoolAttrs attrs{{3, 3}, {1, stride}, {1, 1}, {1, 1}};
+    KernelRequest request = request_of("max_pool", Attrs::of(attrs), {f32({1, 1, 5, 70})});
+    auto expected = run_kernel(*make_reference_backend(), request, {x.data()});
+    auto actual = run_kernel(tuned_backend(), request, {x.data()});
+    for (std::size_t i : {0, 1}) expect_close(request.outputs[i], expected[i], actual[i], 0, to_string(request));
+  }
+}
+
 TEST(MaxPool, ThreeAxes) {
   compare("max_pool", Attrs::of(PoolAttrs{{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}}), {f32({2, 3, 6, 8, 17})},
           {.tolerance = 0});

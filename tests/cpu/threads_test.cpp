@@ -15,6 +15,7 @@
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/random/random.h"
 #include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/remap/remap.h"
 #include "aspen/ops/resize/resize.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
@@ -252,6 +253,8 @@ std::vector<LargeCase> moves() {
   Shape x{8, 20, 61, 61};
   TensorType u8{DType::kU8, {1700, 900}};
   SliceAttrs every_other{{0, 1}, {2000, 799}, {2, 2}};
+  RemapAttrs around{{2, 60, 1, 1, 2, 0, 1, 61, 2, 0, 1, 1, 3, 60, 1, 1, 3, 0, 1, 61, 3, 0, 1, 1}, {}};
+  RemapAttrs around_grad{around.runs, x};
   return {
       {"transpose", Attrs::of(TransposeAttrs{{0, 2, 3, 1}}), {f32(x)}},
       {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {u8}, {.top = 200}},
@@ -264,6 +267,8 @@ std::vector<LargeCase> moves() {
       {"slice_update", Attrs::of(every_other), {f32({2000, 801}), f32({1000, 399})}},
       {"pad", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 2}, {0, 0, 0, 0}, 2}), {f32(x)}},
       {"pad", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 2}, {0, 0, 1, 1}, 2}), {f16(x)}},
+      {"remap", Attrs::of(around), {f32(x)}},
+      {"remap_grad", Attrs::of(around_grad), {f32({8, 20, 63, 63})}},
       {"concat", Attrs::of(ConcatAttrs{1}), {f32(x), f32(x)}},
       {"concat", Attrs::of(ConcatAttrs{1}), {f32({5000, 101}), f32({5000, 3}), f32({5000, 200})}},
   };
@@ -287,6 +292,7 @@ std::vector<LargeCase> indices() {
     add("scatter", 0, {100, 1000}, {301, 1000}, {301, 1000});
     add("scatter", 1, {40, 100, 90}, {40, 100, 80}, {40, 100, 80});
   }
+  cases.push_back({"sum_rows", Attrs::of(SumRowsAttrs{100}), {f32({100, 130}), i32({9000}), i32({9000})}, hundred});
   cases.push_back({"sort", Attrs::of(SortAttrs{1, true}), {f32({50, 400, 3})}});
   cases.push_back({"sort", Attrs::of(SortAttrs{1, true, 5}), {f32({50, 5000})}});
   return cases;

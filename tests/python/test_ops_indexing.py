@@ -141,7 +141,7 @@ CASES = [
     Case("repeat_interleave output_size", lambda x, r: x.repeat_interleave(r, 0, output_size=5),
         [normal(3, 2), torch.tensor([2, 0, 3])]),
     Case("flip", lambda x: (x.flip(0), x.flip(-1, 1), x.fliplr()), [A]),
-    Case("roll", lambda x: (x.roll(2), x.roll(-7, 1), x.roll((1, 2), (0, 2))), [A]),
+    Case("roll", lambda x: (x.roll(2), x.roll(-7, 1), x.roll((1, 2), (0, 2)), x.roll((1, 2, -2), (0, 2, 0))), [A]),
     Case("rot90", lambda x: (x.rot90(), x.rot90(2, [1, 2]), x.rot90(3, [0, 2]), x.rot90(4)), [A]),
     Case("meshgrid", lambda x, y: (*torch.meshgrid(x, y, indexing="ij"), *torch.meshgrid(x, y, indexing="xy")),
         [normal(3), normal(4)]),

@@ -28,6 +28,7 @@ std::vector<RowTaps::Diagonal> diagonals_of(const TapLists& lists, std::int64_t 
 }
 
 RowTaps row_taps(const MapAxis& axis) {
+  if (axis.kept) return {.size = axis.inputs, .is_kept = true};
   const TapLists& lists = axis.taps;
   RowTaps taps{.size = std::ssize(lists), .step = axis.step};
   if (axis.step > 0) taps.diagonals = diagonals_of(lists, axis.step);
@@ -50,11 +51,18 @@ RowTaps row_taps(const MapAxis& axis) {
   return taps;
 }
 
+TapLists lists_of(const MapAxis& axis) {
+  if (!axis.kept) return axis.taps;
+  TapLists lists;
+  for (std::int64_t i = 0; i < axis.inputs; ++i) lists.push_back({{i, 1.0f}});
+  return lists;
+}
+
 // Two axes as one.
 TapLists product(const MapAxis& outer, const MapAxis& inner) {
-  TapLists result;
-  for (const auto& a : outer.taps) {
-    for (const auto& b : inner.taps) {
+  TapLists result, inner_lists = lists_of(inner);
+  for (const auto& a : lists_of(outer)) {
+    for (const auto& b : inner_lists) {
       std::vector<WeightedTap> list;
       for (const WeightedTap& p : a) {
         for (const WeightedTap& q : b) list.push_back({p.index * inner.inputs + q.index, p.weight * q.weight});
@@ -97,7 +105,7 @@ SeparableMap::SeparableMap(std::int64_t planes, MapAxis (&axes)[3], Divisors div
     : planes_(planes), width_(axes[2].inputs), source_rows_(axes[0].inputs * axes[1].inputs), along_(row_taps(axes[2])),
       rows_(product(axes[0], axes[1])), divisors_(std::move(divisors)),
       columns_first_(source_rows_ <= std::ssize(rows_) || divisors_.of == Divisors::Of::kInputs),
-      slots_(longest_reach(rows_)) {
+      slots_(columns_first_ ? longest_reach(rows_) : 1) {
   cut_work();
 }
 
@@ -147,10 +155,12 @@ class SeparableMap::Rows {
   void make_row(const std::vector<WeightedTap>& list, float* y) {
     if (is_copy(list)) return map_row(list[0].index, y);
     if (list.empty()) return std::fill(y, y + map_.along_.size, 0.0f);
+    auto source_row = [&](std::int64_t row) { return from_ + row * map_.width_; };
+    if (map_.along_.is_kept && map_.divisors_.of != Divisors::Of::kInputs) return sum(list, y, map_.width_, source_row);
     if (map_.columns_first_) {
       return sum(list, y, map_.along_.size, [&](std::int64_t row) { return mapped_row(row); });
     }
-    sum(list, slots_, map_.width_, [&](std::int64_t row) { return from_ + row * map_.width_; });
+    sum(list, slots_, map_.width_, source_row);
     ASPEN_BEST(map_row)(map_.along_, slots_, y);
   }
 

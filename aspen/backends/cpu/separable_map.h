@@ -26,7 +26,10 @@ struct MapAxis {
   TapLists taps = {{{0, 1.0f}}};
   std::int64_t inputs = 1;
   std::int64_t step = 0;  // windows that move by as much from output to output; 0: other taps
+  bool kept = false;      // every output is the input at its place, and no taps are listed
 };
+
+inline MapAxis kept_axis(std::int64_t size) { return {{}, size, 0, true}; }
 
 MapAxis turned(const MapAxis& axis);
 
@@ -48,6 +51,7 @@ struct RowTaps {
     float weight;
   };
   std::int64_t size = 0;  // outputs
+  bool is_kept = false;   // all outputs are the inputs at their places
   std::int64_t step = 1;
   std::vector<Diagonal> diagonals;  // all taps, if there are any
   // Else: equally many for every output, all first ones before all second ones, then those that are left.

@@ -24,8 +24,7 @@ std::vector<Axis> merged_axes(const Shape& shape, const std::vector<std::int64_t
   return axes;
 }
 
-}  // namespace
-
+// For elements of 1, 2, 4, 8 or 16 bytes.
 PlaneLoop plane_loop(std::size_t element_size) {
   switch (element_size) {
     case 1: return ASPEN_BEST(move_plane_1);
@@ -35,6 +34,8 @@ PlaneLoop plane_loop(std::size_t element_size) {
     default: return ASPEN_BEST(move_plane_16);
   }
 }
+
+}  // namespace
 
 StridedMove::StridedMove(std::size_t element_size, const Shape& shape, const std::vector<std::int64_t>& from_strides,
                          const std::vector<std::int64_t>& to_strides)

@@ -18,11 +18,8 @@ struct MovePlane {
   Axis row, column;
 };
 
-// Moves the elements of a plane whose first one is at `from` and goes to `to`.
+// Moves the elements of a plane whose first one is at `from` and goes to `to`; they need not be aligned.
 using PlaneLoop = void (*)(const MovePlane& plane, const std::byte* from, std::byte* to);
-
-// For elements of 1, 2, 4, 8 or 16 bytes, which need not be aligned.
-PlaneLoop plane_loop(std::size_t element_size);
 
 class StridedMove {
  public:

@@ -64,6 +64,16 @@ std::vector<TensorType> infer_scatter_rows(const InferContext& c) {
   return {c.in(0)};
 }
 
+std::vector<TensorType> infer_sum_rows(const InferContext& c) {
+  const TensorType &x = c.in(0), &from = c.in(1);
+  check_index_type(c, 1);
+  std::int64_t rows = c.attrs<SumRowsAttrs>().rows;
+  c.check(is_floating(x.dtype) && x.rank() == 2 && from.rank() == 1 && c.in(2) == from && rows >= 0,
+          "adds rows {} of {} to rows {} of {}; expected a floating point matrix and two vectors of one length.",
+          to_string(from), to_string(x), to_string(c.in(2)), rows);
+  return {{x.dtype, {rows, x.shape[1]}}};
+}
+
 std::vector<TensorType> infer_wrap_index(const InferContext& c) {
   check_index_type(c, 0);
   c.check(c.attrs<WrapIndexAttrs>().size >= 0, "size {} is negative.", c.attrs<WrapIndexAttrs>().size);
@@ -234,6 +244,27 @@ void define_writes(OpRegistry& ops) {
   }
 }
 
+void define_sum_rows(OpRegistry& ops) {
+  OpDef& op = ops.define<SumRowsAttrs>("sum_rows")
+                  .summary("Adds rows of x to rows of a matrix of zeros: bags of embeddings.")
+                  .input("x", "floating point, a matrix")
+                  .input("from", "i32: which row of x")
+                  .input("to", "i32, as many: which row of y")
+                  .output("y", "type of x, attribute rows")
+                  .infer(infer_sum_rows)
+                  .gradient([](GradientContext& c) {
+                    SumRowsAttrs attrs{c.in(0)->shape()[0]};
+                    c.set(0, c.b.make("sum_rows", {c.grad(), c.in(2), c.in(1)}, attrs));
+                  });
+  for (const Shape& x : {Shape{5, 3}, Shape{6, 21}, Shape{5, 70}}) {
+    for (std::int64_t count : {0, 1, 9, 40}) {
+      op.example({.inputs = {{DType::kF32, x}, {DType::kI32, {count}}, {DType::kI32, {count}}},
+                  .attrs = Attrs::of(SumRowsAttrs{5}),
+                  .int_high = 5});
+    }
+  }
+}
+
 void define_checks(OpRegistry& ops) {
   ops.define<WrapIndexAttrs>("wrap_index")
       .summary("Indices from the end counted from the start: i < 0 becomes i + size.")
@@ -273,6 +304,7 @@ void define_searches(OpRegistry& ops) {
 void define_index(OpRegistry& ops) {
   define_reads(ops);
   define_writes(ops);
+  define_sum_rows(ops);
   define_checks(ops);
   define_searches(ops);
 }

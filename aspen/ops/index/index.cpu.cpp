@@ -38,12 +38,12 @@ constexpr double kIndexCost = 1.0;  // of an element that is looked up, in nanos
 // Names the first wrong index.
 class IndexCheck {
  public:
-  IndexCheck(const KernelRequest& request, std::int64_t size)
-      : op_(request.op), shape_(request.inputs[1].type.shape), size_(size),
-        chunks_(cut_elements(request.inputs[1].type.numel(), kReadCost)) {}
+  IndexCheck(const KernelRequest& request, std::int64_t size, std::size_t input = 1)
+      : op_(request.op), input_(input), shape_(request.inputs[input].type.shape), size_(size),
+        chunks_(cut_elements(request.inputs[input].type.numel(), kReadCost)) {}
 
   void run(const KernelArgs& args) const {
-    auto* index = static_cast<const std::int32_t*>(args.inputs[1]);
+    auto* index = static_cast<const std::int32_t*>(args.inputs[input_]);
     for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
       auto size = static_cast<std::uint32_t>(std::min<std::int64_t>(size_, std::uint32_t{1} << 31));
       if (ASPEN_BEST(all_below)(index + chunk.begin, chunk.size(), size)) return;
@@ -53,6 +53,7 @@ class IndexCheck {
 
  private:
   std::string op_;
+  std::size_t input_;
   Shape shape_;
   std::int64_t size_;
   Chunks chunks_;
@@ -114,6 +115,19 @@ StridedRows<1> rows_of_index(const KernelRequest& request, std::int64_t axis) {
   return StridedRows<1>(request.inputs[1].type.shape, strides);
 }
 
+// to[i] = from[i * step + index[i] * stride]; along the last axis of x, and of equal columns, without products.
+template <class T>
+void gather_row(const T* from, std::int64_t step, std::int64_t stride, const std::int32_t* index, std::int64_t n,
+                T* to) {
+  if (step == 0 && stride == 1) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = from[index[i]];
+  } else if (step == 1) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = from[i + index[i] * stride];
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = from[i * step + index[i] * stride];
+  }
+}
+
 template <class T>
 std::unique_ptr<Kernel> make_typed_gather(const KernelRequest& request) {
   const Shape& x = request.inputs[0].type.shape;
@@ -126,8 +140,7 @@ std::unique_ptr<Kernel> make_typed_gather(const KernelRequest& request) {
     chunked.for_each_piece(args, [&](std::int64_t first, const auto& offsets, std::int64_t n) {
       const T* from = static_cast<const T*>(args.inputs[0]) + offsets[0];
       const std::int32_t* index = static_cast<const std::int32_t*>(args.inputs[1]) + first;
-      T* to = static_cast<T*>(args.outputs[0]) + first;
-      for (std::int64_t i = 0; i < n; ++i) to[i] = from[i * step + index[i] * stride];
+      gather_row(from, step, stride, index, n, static_cast<T*>(args.outputs[0]) + first);
     });
   });
 }
@@ -256,6 +269,30 @@ std::unique_ptr<Kernel> make_typed_scatter(const KernelRequest& request) {
   });
 }
 
+// Cut between columns.
+std::unique_ptr<Kernel> make_sum_rows(const KernelRequest& request, std::string& why) {
+  const TensorType &x = request.inputs[0].type, &y = request.outputs[0];
+  if (x.dtype != DType::kF32) {
+    why = fmt::format("sum_rows: the loops add f32, not {}", to_string(x));
+    return nullptr;
+  }
+  std::int64_t count = request.inputs[1].type.numel(), columns = x.shape[1];
+  double cost = static_cast<double>(count) * (kIndexCost + kReadCost * static_cast<double>(columns)) +
+                kMoveCost * static_cast<double>(y.numel());
+  return make_kernel([=, rows = y.shape[0], chunks = cut(columns, cost, {.multiple = 16, .least = 16}),
+                      check_from = IndexCheck(request, x.shape[0]),
+                      check_to = IndexCheck(request, y.shape[0], 2)](const KernelArgs& args) {
+    check_from.run(args);
+    check_to.run(args);
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      ASPEN_BEST(sum_rows)
+      ({count, columns, chunk.size()}, static_cast<const float*>(args.inputs[0]) + chunk.begin,
+       static_cast<const std::int32_t*>(args.inputs[1]), static_cast<const std::int32_t*>(args.inputs[2]), rows,
+       static_cast<float*>(args.outputs[0]) + chunk.begin);
+    });
+  });
+}
+
 // Set moves elements of any type; the others compute, in float32 and int32 (and half through float).
 template <bool kRows>
 std::unique_ptr<Kernel> make_write(const KernelRequest& request, std::string& why) {
@@ -277,6 +314,7 @@ std::unique_ptr<Kernel> make_write(const KernelRequest& request, std::string& wh
 void register_index_cpu(KernelRegistry& kernels) {
   kernels.add("take", make_take);
   kernels.add("gather", make_gather);
+  add_with_half(kernels, "sum_rows", make_sum_rows);
   add_with_half(kernels, "scatter", make_write<false>);
   add_with_half(kernels, "scatter_rows", make_write<true>);
 }

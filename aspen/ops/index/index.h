@@ -35,6 +35,13 @@ struct ScatterAttrs {
   }
 };
 
+// sum_rows(x, from, to): y[to[k]] += x[from[k]] in the order of k; rows that nothing is added to are zero.
+struct SumRowsAttrs {
+  std::int64_t rows = 0;  // of y
+
+  void visit(AttrVisitor& v) { v("rows", rows); }
+};
+
 // wrap_index(index): i -> i < 0 ? i + size : i; anything outside [-size, size) is an error naming it.
 struct WrapIndexAttrs {
   std::int64_t size = 0;

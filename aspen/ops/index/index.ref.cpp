@@ -161,6 +161,28 @@ class WriteKernel final : public Kernel {
   Mode mode_;
 };
 
+void sum_rows(const KernelCall& call) {
+  const Shape &x = call.in_type(0).shape, &y = call.out_type(0).shape;
+  const std::int64_t columns = x[1], size = call.out_type(0).numel();
+  const auto *from = call.in<std::int32_t>(1), *to = call.in<std::int32_t>(2);
+  dispatch_floating(call.in_type(0).dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = Accumulator<T>;
+    A* sums = call.workspace<A>();
+    std::fill(sums, sums + size, A{0});
+    for (std::int64_t k = 0; k < call.in_type(1).numel(); ++k) {
+      const T* row = call.in<T>(0) + checked_index(from[k], x[0], "sum_rows", k, call.in_type(1).shape) * columns;
+      A* sum = sums + checked_index(to[k], y[0], "sum_rows", k, call.in_type(2).shape) * columns;
+      for (std::int64_t i = 0; i < columns; ++i) sum[i] += static_cast<A>(row[i]);
+    }
+    for (std::int64_t i = 0; i < size; ++i) call.out<T>(0)[i] = static_cast<T>(sums[i]);
+  });
+}
+
+std::size_t sum_rows_workspace(const KernelRequest& request) {
+  return static_cast<std::size_t>(request.outputs[0].numel()) * sizeof(double);
+}
+
 void wrap_index(const KernelCall& call) {
   const std::int32_t* index = call.in<std::int32_t>(0);
   std::int32_t* wrapped = call.out<std::int32_t>(0);
@@ -227,6 +249,7 @@ void register_index_ref(KernelRegistry& kernels) {
   kernels.add("gather", factory<ReadKernel, GatherAttrs>(IndexWalk::elements));
   kernels.add("scatter", factory<WriteKernel, ScatterAttrs>(IndexWalk::elements));
   kernels.add("scatter_rows", factory<WriteKernel, ScatterAttrs>(IndexWalk::rows));
+  kernels.add("sum_rows", sum_rows, sum_rows_workspace);
   kernels.add("wrap_index", wrap_index);
   kernels.add("check_range", check_range);
   kernels.add("searchsorted", searchsorted);

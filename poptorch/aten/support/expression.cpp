@@ -6,6 +6,7 @@
 #include "aspen/backends/api/convert.h"
 #include "aspen/ops/index/index.h"
 #include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/remap/places.h"
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/unary/unary.h"
 
@@ -70,6 +71,19 @@ Expr pad_axis(Expr x, std::int64_t axis, std::int64_t low, std::int64_t high, do
   return pad(x, std::move(lows), std::move(highs), value);
 }
 
+aspen::RemapAttrs remap_attrs(const PlacesByAxis& places) {
+  aspen::RemapAttrs attrs;
+  for (const auto& [axis, along] : places) aspen::add_runs(attrs, axis, along);
+  return attrs;
+}
+Expr remap(Expr x, const PlacesByAxis& places) {
+  return places.empty() ? x : Expr{x.b, x.b->make("remap", {x.v}, remap_attrs(places))};
+}
+Expr remap_grad(Expr g, const PlacesByAxis& places, Shape shape) {
+  aspen::RemapAttrs attrs = remap_attrs(places);
+  attrs.shape = std::move(shape);
+  return {g.b, g.b->make("remap_grad", {g.v}, std::move(attrs))};
+}
 Expr reverse(Expr x, Axes axes) {
   if (axes.empty()) return x;
   return {x.b, x.b->make("reverse", {x.v}, aspen::ReverseAttrs{std::move(axes)})};
@@ -105,6 +119,9 @@ Expr scatter(Expr x, Expr index, Expr update, std::int64_t axis, std::string mod
 }
 Expr scatter_rows(Expr x, Expr index, Expr update, std::int64_t axis, std::string mode) {
   return {x.b, x.b->make("scatter_rows", {x.v, index.v, update.v}, aspen::ScatterAttrs{axis, std::move(mode)})};
+}
+Expr sum_rows(Expr x, Expr from, Expr to, std::int64_t rows) {
+  return {x.b, x.b->make("sum_rows", {x.v, from.v, to.v}, aspen::SumRowsAttrs{rows})};
 }
 Expr wrap_index(Expr index, std::int64_t size) {
   return {index.b, index.b->make("wrap_index", {index.v}, aspen::WrapIndexAttrs{size})};

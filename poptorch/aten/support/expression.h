@@ -2,6 +2,7 @@
 // Numbers take the element type of the expression they meet. Comparisons give booleans.
 #pragma once
 
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -95,6 +96,11 @@ Expr pad(Expr x, Shape low, Shape high, double value = 0);
 Expr pad_axis(Expr x, std::int64_t axis, std::int64_t low, std::int64_t high, double value = 0);
 Expr reverse(Expr x, Axes axes);
 
+// For some axes which element stands at every place; -1: zero.
+using PlacesByAxis = std::map<std::int64_t, std::vector<std::int64_t>>;
+Expr remap(Expr x, const PlacesByAxis& places);
+Expr remap_grad(Expr g, const PlacesByAxis& places, Shape shape);  // what came from one place of `shape` added up
+
 Expr sum(Expr x, Axes axes, bool keep = false);
 Expr mean(Expr x, Axes axes, bool keep = false);  // of no elements: NaN
 Expr reduce_max(Expr x, Axes axes, bool keep = false);
@@ -105,6 +111,8 @@ Expr take(Expr x, Expr index, std::int64_t axis);
 Expr gather(Expr x, Expr index, std::int64_t axis);
 Expr scatter(Expr x, Expr index, Expr update, std::int64_t axis, std::string mode);
 Expr scatter_rows(Expr x, Expr index, Expr update, std::int64_t axis, std::string mode);
+// y[to[k]] += x[from[k]], of `rows` rows.
+Expr sum_rows(Expr x, Expr from, Expr to, std::int64_t rows);
 // Counts negative positions from the end; anything outside [-size, size) ends in an error when it is met.
 Expr wrap_index(Expr index, std::int64_t size);
 // x itself (i32); an element outside [low, high] ends in an error: "[who] what 7 of sample 1 is out of range for size".
