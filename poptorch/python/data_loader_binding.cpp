@@ -1,4 +1,5 @@
 #include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "poptorch/api/image_batches.h"
@@ -47,14 +48,24 @@ ShareSampler restored(const py::tuple& saved) {
   return ShareSampler(state);
 }
 
-// The numbers of a list, if these are whole numbers as samplers give them: of Python or of numpy.
+// A whole number as samplers and subsets give them: of Python, numpy or torch.
+std::optional<std::int64_t> number_in(PyObject* object) {
+  if (PyLong_CheckExact(object) || std::string_view(Py_TYPE(object)->tp_name).starts_with("numpy.int")) {
+    return PyNumber_AsSsize_t(object, nullptr);  // out of range: as far as it goes
+  }
+  if (!THPVariable_CheckExact(object)) return std::nullopt;
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  const bool is_number = tensor.dim() == 0 && tensor.device().is_cpu() && tensor.scalar_type() == at::kLong;
+  return is_number ? std::optional(tensor.item<std::int64_t>()) : std::nullopt;
+}
+
 std::optional<std::vector<std::int64_t>> numbers_in(const py::list& list) {
   std::vector<std::int64_t> numbers;
   numbers.reserve(list.size());
   for (const py::handle element : list) {
-    const std::string_view type = Py_TYPE(element.ptr())->tp_name;
-    if (!PyLong_CheckExact(element.ptr()) && !type.starts_with("numpy.int")) return std::nullopt;
-    numbers.push_back(PyNumber_AsSsize_t(element.ptr(), nullptr));  // out of range: as far as it goes
+    const auto number = number_in(element.ptr());
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
   }
   return numbers;
 }

@@ -472,6 +472,11 @@ def test_copies_are_bounded(monkeypatch):
     assert is_known(poptorch.DataLoader(poptorch.Options(), digits(), batch_size=4))  # needs no copy
 
 
+def test_without_memory_nothing_is_known(monkeypatch):
+    monkeypatch.setenv("ASPEN_LOADER_MEMORY", "0")
+    assert not is_known(poptorch.DataLoader(poptorch.Options(), digits(), batch_size=4))
+
+
 def test_a_wrong_bound_is_an_error(monkeypatch):
     monkeypatch.setenv("ASPEN_LOADER_MEMORY", "much")
     with pytest.raises(poptorch.Error, match='ASPEN_LOADER_MEMORY is "much"'):

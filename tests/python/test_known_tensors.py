@@ -42,7 +42,9 @@ def test_tensors(part, num_workers):
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_parts_and_one_tensor_alone(num_workers):
     dataset = tensors(torch.randn(ROWS, 2))
-    for part in (dataset, Subset(dataset, [5, -1, 3, 8]), Subset(Subset(dataset, range(9)), numpy.array([8, 0, 4]))):
+    inner = Subset(dataset, range(9))
+    for part in (dataset, Subset(dataset, [5, -1, 3, 8]), Subset(dataset, torch.arange(9)),
+                 Subset(inner, numpy.array([8, 0, 4]))):
         assert_like_torch(*loaders(part, batch_size=2, shuffle=True, num_workers=num_workers))
 
 

@@ -61,6 +61,8 @@ def _known_data(loader):
     """None if the samples must be made by the data set. The log tells the way, and the reason if it is the long one."""
     limit = poptorch_core.loader_memory()
     try:
+        if limit == 0:
+            raise NotKnown("ASPEN_LOADER_MEMORY is 0")
         _check_settings(loader)
         if loader._memory is None:
             loader._memory = _Memory()
