@@ -165,7 +165,8 @@ std::vector<LargeCase> convolutions() {
   add_conv(cases, {6, 96, 30, 31}, {80, 96, 1, 1}, plane(1, 0));  // products of matrices
   add_conv(cases, {1, 200, 30, 30}, {120, 200, 1, 1}, plane(1, 0));
   add_conv(cases, {3, 128, 30, 30}, {160, 128, 1, 1}, plane(2, 0));
-  add_conv(cases, {70, 4, 20, 20}, {12, 4, 3, 3}, plane(1, 1));  // one image per lane
+  add_conv(cases, {8, 256, 2, 2}, {256, 256, 3, 3}, plane(1, 1));  // many weights, few pixels
+  add_conv(cases, {70, 4, 20, 20}, {12, 4, 3, 3}, plane(1, 1));    // one image per lane
   return cases;
 }
 
