@@ -10,12 +10,9 @@ says how many times faster we are. "limit" is the share of what the machine can 
 products and convolutions at their peak, or reading the parameters and inputs (in training: reading and writing
 parameters and the optimiser's state) take at least, by our time.
 """
-import argparse
-import json
-import pathlib
 import sys
 
-from harness.measure import describe_baseline, in_child
+from harness import command
 
 KINDS = ("training", "inference")
 PEERS = ("eager", "jit", "onnx")
@@ -45,39 +42,17 @@ def report(run):
     sys.stdout.flush()
 
 
-def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--filter", default="", metavar="REGEX", help="only models whose name matches")
-    parser.add_argument("--threads", type=int, action="append", help="number of threads; may be given more than once")
-    for kind in KINDS:
-        parser.add_argument(f"--{kind}", dest="kinds", action="append_const", const=kind, help=f"only {kind}")
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, help="beside which we run")
-    parser.add_argument("--json", metavar="FILE", help="writes the results as JSON")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    options.threads, options.kinds = options.threads or [1, 2], options.kinds or KINDS
-    return options
-
-
-def measure_in_child(options):
-    baseline = describe_baseline()
-    from harness.model_cases import CASES
+def measure(options):
+    from harness.model_cases import CASES  # of the child: the parent does without torch
     from harness.model_runner import run_cases
-    json.dump([baseline, run_cases(CASES, options, line_of)], sys.stdout)
+    return run_cases(CASES, options, line_of)
 
 
-def main(arguments):
-    options = parse(arguments)
-    if options.child:
-        return measure_in_child(options)
-    runs = []
-    for threads in options.threads:
-        runs.append(in_child(__file__, threads, ["--filter", options.filter, *(f"--{kind}" for kind in options.kinds),
-                                                 "--peers", *options.peers]))
-        report(runs[-1])
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(runs, indent=1) + "\n")
+def main():
+    parser = command.parser_of(__doc__, "models", KINDS)
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, help="beside which we run")
+    command.run(parser, __file__, measure, report, lambda options: ["--peers", *options.peers])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -6,10 +6,10 @@ operator's input is a parameter, so that its gradient is computed and kept as we
 is the mean of the result.
 
 What is compared is the operator, not the call: a call of ours makes k samples (deviceIterations(k)), and eager runs k
-times, on k tensors that lie one after the other in memory just as ours do. k is chosen so that eager takes about half a
-millisecond (but at most 64 and no more than 64 MB of samples), and is 1 for most cases. Both sides hold the results of
-all k samples at a time, both make them anew in each call, and both times are divided by k. Eager is given every
-advantage: inference mode, gradients set to none instead of filled with zeros, the fastest BLAS kernels.
+times, on k tensors that lie one after the other in memory just as ours do. k samples move about 4 MB, but k is at least
+1, which it is for most cases, and at most 64. Both sides hold the results of all k samples at a time, both make them
+anew in each call, and both times are divided by k. Eager is given every advantage: inference mode, gradients set to none
+instead of filled with zeros, the fastest BLAS kernels.
 
 The sides take turns in one process, in windows of about 12 ms, and the best window of each counts. "limit" is the share
 of what the machine can do: the time that the multiply-adds at their peak, or the bytes that must be read and written at
@@ -17,12 +17,10 @@ the bandwidth of as large a working set, take at least, by our time. In training
 reading and writing each parameter; results and gradients need not reach memory. Winograd convolutions and bfloat16
 products may exceed it.
 """
-import argparse
-import json
-import pathlib
 import sys
 
-from harness.measure import describe_baseline, geometric_mean, in_child
+from harness import command
+from harness.measure import geometric_mean
 
 SLOW = 1 / 1.1  # a case whose ratio is below is slower than eager by more than 10 %
 
@@ -54,39 +52,17 @@ def report(run):
     sys.stdout.flush()
 
 
-def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--filter", default="", metavar="REGEX", help="only operators whose name matches")
-    parser.add_argument("--threads", type=int, action="append", help="number of threads; may be given more than once")
-    parser.add_argument("--forward", dest="kinds", action="append_const", const="forward", help="only forward")
-    parser.add_argument("--training", dest="kinds", action="append_const", const="training", help="only training")
-    parser.add_argument("--windows", type=int, default=9, help="turns of each side (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="writes the results as JSON")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    options.threads, options.kinds = options.threads or [1, 2], options.kinds or ["forward", "training"]
-    return options
-
-
-def measure_in_child(options):
-    baseline = describe_baseline()
-    from harness.op_cases import CASES
+def measure(options):
+    from harness.op_cases import CASES  # of the child: the parent does without torch
     from harness.op_runner import run_cases
-    json.dump([baseline, run_cases(CASES, options, line_of)], sys.stdout)
+    return run_cases(CASES, options, line_of)
 
 
-def main(arguments):
-    options = parse(arguments)
-    if options.child:
-        return measure_in_child(options)
-    runs = []
-    for threads in options.threads:
-        runs.append(in_child(__file__, threads, ["--filter", options.filter, "--windows", str(options.windows),
-                                                 *(f"--{kind}" for kind in options.kinds)]))
-        report(runs[-1])
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(runs, indent=1) + "\n")
+def main():
+    parser = command.parser_of(__doc__, "operators", ("forward", "training"))
+    parser.add_argument("--windows", type=int, default=9, help="turns of each side (%(default)s)")
+    command.run(parser, __file__, measure, report, lambda options: ["--windows", str(options.windows)])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

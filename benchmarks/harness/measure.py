@@ -175,6 +175,23 @@ def processor():
     return "unknown"
 
 
+def write_json(path, runs):
+    """One result on a line, six digits of each number: what changes is what was measured."""
+    def rounded(value):
+        if isinstance(value, dict):
+            return {key: rounded(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [rounded(item) for item in value]
+        return float(f"{value:.6g}") if isinstance(value, float) else value
+
+    parts = []
+    for run in map(rounded, runs):
+        head = {key: value for key, value in run.items() if key != "results"}
+        lines = ",\n  ".join(json.dumps(result) for result in run["results"])
+        parts.append(f'{json.dumps(head)[:-1]}, "results": [\n  {lines}]}}')
+    pathlib.Path(path).write_text("[" + ",\n".join(parts) + "]\n")
+
+
 def add_limits(run):
     """Gives each result of a child the share of the limit that we reach."""
     limits = Limits(run["limits"])
@@ -184,23 +201,36 @@ def add_limits(run):
             result["limit"] = limits.seconds(result["flops"], result["bytes"], working_set) / result["ours"]
 
 
+def cpus_in_use(seconds=1.0):
+    """By all programs, while this one waits."""
+    def ticks():
+        values = [int(word) for word in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+        return sum(values), values[3] + values[4]  # all, idle
+    all_before, idle_before = ticks()
+    time.sleep(seconds)
+    all_after, idle_after = ticks()
+    return os.cpu_count() * (1 - (idle_after - idle_before) / (all_after - all_before))
+
+
 def in_child(script, threads, arguments):
     """Starts `script` with so many threads and --child, and adds to what it prints what it was measured on."""
+    in_use = cpus_in_use()
     limits = Limits.measured(threads)
-    load = os.getloadavg()[0]
-    if load + threads > os.cpu_count() + 0.5:
-        print(f"the machine is busy (load {load:.1f} on {os.cpu_count()} cpus), ratios are less certain and those of "
-              "several threads mean little: threads that wait for each other wait for the scheduler", flush=True)
     command = [sys.executable, script, "--child", "--threads", str(threads), *arguments]
     child = subprocess.run(command, env=environment(threads), stdout=subprocess.PIPE, text=True)
     if child.returncode:
         sys.exit(child.returncode)
     baseline, results = json.loads(child.stdout)
     limits = limits.better(Limits.measured(threads))
+    in_use = max(in_use, cpus_in_use())
+    is_busy = in_use + threads > os.cpu_count() + 0.3
+    if is_busy:
+        print(f"the machine is busy (other programs use {in_use:.1f} of {os.cpu_count()} cpus): ratios are less "
+              "certain, and those of several threads mean little, as threads that wait for each other wait for the scheduler")
     print(f"{threads} thread{'s' * (threads > 1)} of {processor()}: {limits}", flush=True)
     print("eager: " + ", ".join(f"{name} {value}" for name, value in baseline.items()), flush=True)
-    run = {"threads": threads, "processor": processor(), "load": load, "limits": limits.facts, "baseline": baseline,
-           "results": results}
+    run = {"threads": threads, "processor": processor(), "is_busy": is_busy,
+           "limits": limits.facts, "baseline": baseline, "results": results}
     add_limits(run)
     return run
 

@@ -6,10 +6,10 @@ import sys
 import poptorch
 import torch
 
-from .measure import alternate, seconds_of
+from .measure import alternate
 from .work import bytes_of, flops_of
 
-WINDOW_SECONDS, SHORTEST_CALL, MOST_SAMPLES, MOST_BYTES = 0.012, 0.5e-3, 64, 64 << 20
+WINDOW_SECONDS, BYTES_OF_CALL, MOST_SAMPLES = 0.012, 4 << 20, 64
 
 
 class Operator(torch.nn.Module):
@@ -106,12 +106,9 @@ def measure(case, kind, windows):
     result = {"name": case.name, "kind": kind}
     if case.is_comparable and not sides.agree():
         result["note"] = "results differ"
-    once = sides.eager(1)
-    shortest = min(seconds_of(once) for _ in range(5))
-    most = min(MOST_SAMPLES, MOST_BYTES // max(1, bytes_of(sides.inputs(1))))
-    samples = max(1, min(round(SHORTEST_CALL / shortest), most))
-    ours, eager = alternate([sides.ours(samples), sides.eager(samples)], windows, WINDOW_SECONDS)
     flops, moved = sides.work()
+    samples = max(1, min(MOST_SAMPLES, round(BYTES_OF_CALL / moved)))
+    ours, eager = alternate([sides.ours(samples), sides.eager(samples)], windows, WINDOW_SECONDS)
     return {**result, "ours": ours / samples, "eager": eager / samples, "ratio": eager / ours, "samples": samples,
             "flops": flops, "bytes": moved}
 
