@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cfenv>
 #include <chrono>
@@ -20,15 +21,45 @@
 namespace aspen {
 namespace {
 
-// Waits until value differs from old: first awake, then asleep. Asleep at once where a thread that stays awake would
-// keep the one it waits for from its cpu.
-std::uint32_t wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old, bool spins) {
+// Waits until value differs from old: first awake, then asleep, which `sleepers` counts. Asleep at once where a thread
+// that stays awake would keep the one it waits for from its cpu.
+std::uint32_t wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old, bool spins,
+                         std::atomic<std::int32_t>& sleepers) {
   std::uint32_t now = old;
-  auto has_changed = [&] { return (now = value.load(std::memory_order_acquire)) != old; };
+  auto has_changed = [&] { return (now = value.load()) != old; };
   if (spin_until(has_changed, spins ? kPatience : std::chrono::microseconds{0})) return now;
+  sleepers.fetch_add(1);  // before it looks again: whoever changes the value afterwards sees a sleeper
   while (!has_changed()) value.wait(old, std::memory_order_acquire);
+  sleepers.fetch_sub(1);
   return now;
 }
+
+// Whether helpers that sleep are worth waking. That takes the caller some microseconds and them tens, which is lost on
+// a short piece of work now and then. So work earns what is spent on waking: all of its own time, against a part of the
+// time between. After a long pause nothing is known, and one call in vain does not matter.
+class WakeBudget {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void begin(Clock::time_point now) {
+    const auto pause = now - end_;
+    earned_ = pause > kLongPause ? kWorth : std::max(Clock::duration{0}, earned_ - pause / kShareOfPauses);
+    begin_ = now;
+  }
+  bool is_worth() const { return earned_ >= kWorth; }
+  void end(Clock::time_point now) {
+    earned_ = std::min(kMost, earned_ + (now - begin_));
+    end_ = now;
+  }
+
+ private:
+  static constexpr Clock::duration kWorth = std::chrono::microseconds{50}, kMost = std::chrono::milliseconds{1},
+                                   kLongPause = std::chrono::milliseconds{1};
+  static constexpr int kShareOfPauses = 4;
+
+  Clock::time_point begin_{}, end_{};
+  Clock::duration earned_{};
+};
 
 std::size_t num_usable_cpus() {
   cpu_set_t set;
@@ -60,17 +91,21 @@ class SoloTeam final : public ThreadTeam {
   }
 };
 
-// A job is published in tickets_: how many chunks are left to take, and the number of the job. Whoever lowers it by one
-// owns a chunk and keeps the job alive until the chunk is counted in unfinished_; a helper that comes late finds
+// The chunks of a job are dealt out in ranges, one for each thread: what a thread has written in one job it is likely
+// to read in the next, and to fetch it from another core takes longer than most work on it. Who is through with his
+// range takes from those of others.
+//
+// A range is published in its tickets: how many chunks are left to take, and the number of the job. Whoever lowers them
+// by one owns a chunk and keeps the job alive until the chunk is counted in unfinished_; a helper that comes late finds
 // nothing to take, or the next job, and never looks at the fields of one that is over.
 class Team final : public ThreadTeam {
  public:
-  Team(std::size_t num_threads, const std::vector<int>& cpus) {
+  Team(std::size_t num_threads, const std::vector<int>& cpus) : ranges_(num_threads) {
     bool shares = cpus.empty() ? num_threads > num_usable_cpus() : num_threads > cpus.size() + 1;
     spins_ = !shares;
     try {
       for (std::size_t i = 0; i + 1 < num_threads; ++i) {
-        helpers_.emplace_back([this] { help(); });
+        helpers_.emplace_back([this, own = i + 1] { help(own); });
         if (!cpus.empty()) pin(helpers_.back(), cpus[i % cpus.size()]);
       }
     } catch (const std::system_error& e) {
@@ -96,40 +131,67 @@ class Team final : public ThreadTeam {
     work_ = &work;
     count_ = count;
     unfinished_.store(count, std::memory_order_relaxed);
-    tickets_.store(std::uint64_t{++job_} << 32 | count, std::memory_order_release);
-    if (count > 1) {
-      calls_.fetch_add(1, std::memory_order_release);
-      calls_.notify_all();
+    const auto num_ranges = static_cast<std::uint32_t>(std::min<std::size_t>(count, ranges_.size()));
+    num_ranges_.store(num_ranges, std::memory_order_relaxed);
+    ++job_;
+    for (std::uint32_t i = 0; i < num_ranges; ++i) {
+      const std::uint32_t size = end_of_range(i) - (i == 0 ? 0 : end_of_range(i - 1));
+      ranges_[i].tickets.store(std::uint64_t{job_} << 32 | size, std::memory_order_release);
     }
-    take_chunks();
+    if (count > 1) call_helpers();
+    take_chunks(0);
     for (std::uint32_t left = unfinished_.load(std::memory_order_acquire); left != 0;) {
-      left = wait_while(unfinished_, left, spins_);
+      left = wait_while(unfinished_, left, spins_, waiting_callers_);
     }
+    if (count > 1) budget_.end(WakeBudget::Clock::now());
     // What overflowed anywhere has overflowed in the work of the caller, who may look at the flag (overflow_watch.h).
     if (has_overflowed_.exchange(false, std::memory_order_relaxed)) std::feraiseexcept(FE_OVERFLOW);
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
  private:
-  void help() {
+  struct alignas(64) Range {
+    std::atomic<std::uint64_t> tickets{0};  // number of the job << 32 | chunks left
+  };
+
+  // Of the job that runs; for those that own a chunk of it.
+  std::uint32_t end_of_range(std::uint32_t range) const {
+    const std::uint64_t num_ranges = num_ranges_.load(std::memory_order_relaxed);
+    return static_cast<std::uint32_t>(std::uint64_t{count_} * (range + 1) / num_ranges);
+  }
+
+  void help(std::size_t own) {
     for (std::uint32_t seen = 0;;) {
-      seen = wait_while(calls_, seen, spins_);
+      seen = wait_while(calls_, seen, spins_, sleepers_);
       if (stopping_.load(std::memory_order_relaxed)) return;
-      take_chunks();
+      take_chunks(static_cast<std::uint32_t>(own));
     }
   }
 
-  void take_chunks() {
-    std::uint64_t tickets = tickets_.load(std::memory_order_acquire);
+  // Those that are awake see the call; whoever is asleep is woken if that pays, and otherwise stays so.
+  void call_helpers() {
+    budget_.begin(WakeBudget::Clock::now());
+    calls_.fetch_add(1);
+    if (sleepers_.load() > 0 && budget_.is_worth()) calls_.notify_all();
+  }
+
+  void take_chunks(std::uint32_t own) {
+    const std::uint32_t num_ranges = num_ranges_.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < num_ranges; ++i) take_from((own + i) % num_ranges);
+  }
+
+  void take_from(std::uint32_t range) {
+    std::atomic<std::uint64_t>& tickets_left = ranges_[range].tickets;
+    std::uint64_t tickets = tickets_left.load(std::memory_order_acquire);
     while (auto left = static_cast<std::uint32_t>(tickets)) {
-      if (!tickets_.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acquire)) continue;
-      run_chunk(static_cast<std::int64_t>(count_ - left));
+      if (!tickets_left.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acquire)) continue;
+      run_chunk(static_cast<std::int64_t>(end_of_range(range) - left));
       if (std::fetestexcept(FE_OVERFLOW) != 0) {
         std::feclearexcept(FE_OVERFLOW);
         has_overflowed_.store(true, std::memory_order_relaxed);
       }
-      if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
-      tickets = tickets_.load(std::memory_order_acquire);
+      if (unfinished_.fetch_sub(1) == 1 && waiting_callers_.load() > 0) unfinished_.notify_one();
+      tickets = tickets_left.load(std::memory_order_acquire);
     }
   }
 
@@ -161,10 +223,13 @@ class Team final : public ThreadTeam {
   std::exception_ptr error_;
   std::int64_t error_chunk_ = 0;
   std::atomic<bool> has_overflowed_{false};
-  // Each on a cache line of its own: helpers watch the first while chunks are taken from the second.
+  WakeBudget budget_;
+  std::vector<Range> ranges_;  // by thread, the caller first
+  // Each on a cache line of its own: helpers watch the first while chunks are counted in the last.
   alignas(64) std::atomic<std::uint32_t> calls_{0};
-  alignas(64) std::atomic<std::uint64_t> tickets_{0};  // number of the job << 32 | chunks left
+  alignas(64) std::atomic<std::uint32_t> num_ranges_{1};
   alignas(64) std::atomic<std::uint32_t> unfinished_{0};
+  alignas(64) std::atomic<std::int32_t> sleepers_{0}, waiting_callers_{0};
   std::vector<std::thread> helpers_;
 };
 

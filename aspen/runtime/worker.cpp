@@ -84,6 +84,7 @@ Worker::Section Worker::bind(const std::vector<Task>& tasks, const std::vector<R
     if (tasks[t].device != device_) continue;
     section.own_index[t] = section.tasks.size();
     OwnTask& own = section.tasks.emplace_back(OwnTask{.bound = BoundTask(tasks[t], memories, replica_)});
+    own.choice = choice_.add_task(tasks[t].instructions.size());
     for (const BoundCopy& input : own.bound.inputs()) own.arrivals.push_back({input.tensor, input.address, {}});
     if (t == 0 && !is_update && program_.has_transfers) {
       for (const std::size_t input : unread_inputs(program_)) own.arrivals.push_back({.input = input});
@@ -156,7 +157,7 @@ void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_
   task.bound.enter_call([&](std::size_t input) { return input_at(input, micro_batch); },
                         [&](std::size_t output) { return sinks_[output].place(micro_batch); });
   copy_inputs(task, micro_batch, now);
-  run_instructions(task.bound, number, micro_batch, false);
+  run_instructions(task, number, micro_batch, false);
   now = Clock::now();
   copy_outputs(task.bound, micro_batch, now);
   count(task, micro_batch + 1, now - begin);
@@ -172,7 +173,7 @@ void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_poin
   std::int64_t micro_batch = (cycle + 1) * plan_->rounds - 1;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(cycle);
-  run_instructions(task.bound, number, micro_batch, true);
+  run_instructions(task, number, micro_batch, true);
   now = Clock::now();
   count(task, cycle + 1, now - begin);
 }
@@ -241,16 +242,22 @@ void Worker::copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock
   transfers_ += now - ready;
 }
 
-void Worker::run_instructions(const BoundTask& task, std::size_t number, std::int64_t micro_batch,
-                              bool is_update) const {
+void Worker::run_instructions(const OwnTask& own, std::size_t number, std::int64_t micro_batch, bool is_update) {
+  const BoundTask& task = own.bound;
   const BoundInstruction* current = nullptr;
+  StepContext alone = context_;
+  alone.team = nullptr;
+  const bool has_choice = context_.team != nullptr;
+  if (has_choice) choice_.begin_round(Clock::now());
+  const bool is_trial = has_choice && choice_.is_trial();
   const bool is_watched = plan_->watch != nullptr && plan_->watch->is_on();
   if (is_watched) OverflowWatch::forget_flags();
   try {
     for (const BoundInstruction& bound : task.instructions()) {
       current = &bound;
-      KernelArgs args{
-          .inputs = bound.inputs, .outputs = bound.outputs, .workspace = bound.workspace, .step = &context_};
+      const auto place = static_cast<std::size_t>(&bound - task.instructions().data());
+      const StepContext& step = !has_choice || choice_.uses_team(own.choice, place) ? context_ : alone;
+      KernelArgs args{.inputs = bound.inputs, .outputs = bound.outputs, .workspace = bound.workspace, .step = &step};
       if (bound.turn != 0) {
         run_in_turn(bound, args, micro_batch);
       } else if (program_.checks_floats) {
@@ -261,17 +268,19 @@ void Worker::run_instructions(const BoundTask& task, std::size_t number, std::in
                      .is_update = is_update,
                      .micro_batch = micro_batch,
                      .task = number,
-                     .instruction = static_cast<std::size_t>(&bound - task.instructions().data()),
+                     .instruction = place,
                      .replica = replica_});
       } else if (bound.calls_host) {
         run_on_host(bound, args);
       } else {
         bound.instruction->kernel->run(args);
       }
+      if (is_trial) choice_.end_instruction(own.choice, place, Clock::now());
     }
   } catch (const std::exception&) {
     rethrow_with_context(describe(task, *current->instruction, micro_batch, is_update));
   }
+  if (is_trial) choice_.end_round(own.choice, Clock::now());
 }
 
 void Worker::run_watched(const BoundInstruction& bound, const KernelArgs& args,

@@ -14,6 +14,7 @@
 #include "aspen/runtime/replica_memory.h"
 #include "aspen/runtime/run_control.h"
 #include "aspen/runtime/task_order.h"
+#include "aspen/runtime/team_choice.h"
 #include "aspen/runtime/thread_plan.h"
 #include "aspen/runtime/transfer_stamps.h"
 #include "aspen/runtime/variable_refresh.h"
@@ -94,6 +95,7 @@ class Worker {
     BoundTask bound;
     std::vector<Arrival> arrivals;
     std::vector<CounterWait> waits;
+    std::size_t choice = 0;               // its number in choice_
     ProgressCounter* progress = nullptr;  // nullptr: no other crew waits for this task
     std::int64_t runs = 0;
     Clock::duration busy{};
@@ -115,7 +117,7 @@ class Worker {
   void copy_inputs(OwnTask& task, std::int64_t micro_batch, Clock::time_point& now);
   void copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock::time_point& now);
   // number: of the task in the program.
-  void run_instructions(const BoundTask& task, std::size_t number, std::int64_t micro_batch, bool is_update) const;
+  void run_instructions(const OwnTask& task, std::size_t number, std::int64_t micro_batch, bool is_update);
   void run_in_turn(const BoundInstruction& bound, const KernelArgs& args, std::int64_t micro_batch) const;
   void run_watched(const BoundInstruction& bound, const KernelArgs& args, const OverflowWatch::Place& place) const;
   void run_checked(const BoundInstruction& bound, const KernelArgs& args) const;
@@ -134,6 +136,7 @@ class Worker {
   bool computes_ = false, is_alone_ = false;
   std::vector<CounterWait> before_refresh_, before_steps_;
   std::vector<MemoryCopy> refresh_;
+  TeamChoice choice_;
 
   // Of the current or last run.
   const RunPlan* plan_ = nullptr;

@@ -44,7 +44,7 @@ std::map<std::string, Seen> threads_of(PipelineSpec spec, ExecutorOptions option
     std::lock_guard lock(mutex);
     Seen& entry = seen[what];
     entry.cpus = cpus_of_this_thread();
-    entry.team = context.team != nullptr ? context.team->num_threads() : 1;
+    entry.team = std::max(entry.team, context.team != nullptr ? context.team->num_threads() : 1);  // tried alone, too
     entry.threads.insert(std::this_thread::get_id());
   };
   Executor executor(pipeline_program(spec), options);

@@ -1,0 +1,64 @@
+// Which instructions of a worker are worth the threads of its device. What cores fetch from each other can take longer
+// than what they share: that depends on the machine, on what else it is busy with and on the ops around, so it is
+// measured while the program runs. A few rounds of all tasks go with the threads, a few without, and a few with what
+// was faster for each instruction; the best of the three stays until the next trial. Results do not depend on it. Owned
+// by a worker.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace aspen {
+
+class TeamChoice {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Numbers the tasks from 0. Before the first round.
+  std::size_t add_task(std::size_t num_instructions);
+
+  // A round of a task, which ends before the next one begins.
+  void begin_round(Clock::time_point now);
+  bool uses_team(std::size_t task, std::size_t instruction) const { return tasks_[task].uses_team[instruction]; }
+  // Whether this round is a trial: only then the end of each instruction and of the round is wanted.
+  bool is_trial() const { return phase_ != kSettled; }
+  void end_instruction(std::size_t task, std::size_t instruction, Clock::time_point now);
+  void end_round(std::size_t task, Clock::time_point now);
+
+ private:
+  enum Phase : std::uint8_t { kTogether, kAlone, kMixed, kSettled };
+  static constexpr std::size_t kNumTrials = 3;
+  // Of each task: the shortest counts, others were disturbed. Fewer of a task that comes but now and then.
+  static constexpr int kRounds = 4, kManyRounds = 64;
+  // Longer work is shared without asking: to try it alone takes too long.
+  static constexpr Clock::duration kSurelyWorth = std::chrono::microseconds{300};
+  static constexpr Clock::duration kLeastPause = std::chrono::seconds{1};  // between trials
+  static constexpr int kPauseOfTrial = 50;                                 // and so many times the last one
+
+  struct Cost {
+    Clock::duration together = Clock::duration::max(), alone = Clock::duration::max();
+  };
+  struct Task {
+    std::vector<Cost> costs;                             // by instruction
+    std::vector<bool> uses_team;                         // likewise
+    std::array<std::vector<bool>, kNumTrials> tried;     // uses_team of each trial
+    std::array<Clock::duration, kNumTrials> shortest{};  // round of each trial
+    std::array<int, kNumTrials> rounds{};                // of each trial
+  };
+
+  void begin_trial(Clock::time_point now);
+  bool has_enough_rounds() const;
+  void next_phase(Clock::time_point now);
+  static bool is_faster_together(const Cost& cost);
+  Clock::duration time_per_round(std::size_t trial) const;
+  void settle(Clock::time_point now);
+
+  std::vector<Task> tasks_;
+  Phase phase_ = kSettled;
+  Clock::time_point trial_began_{}, round_began_{}, last_{}, settled_until_{};
+};
+
+}  // namespace aspen
