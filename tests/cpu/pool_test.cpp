@@ -20,9 +20,9 @@ TEST(MaxPool, PaddingStrideDilationAndCeiling) {
 }
 
 TEST(MaxPool, RowsLongerThanAVector) {
-  for (std::int64_t width : {34, 50, 75}) {
-    for (std::int64_t stride : {1, 2, 3}) {
-      for (std::int64_t kernel : {2, 3, 5}) {
+  for (std::int64_t width : {50, 75, 140}) {
+    for (std::int64_t stride : {1, 2, 3, 4, 9}) {
+      for (std::int64_t kernel : {2, 3, 5, 9, 20}) {
         for (std::int64_t dilation : {1, 2}) {
           for (bool ceil_mode : {false, true}) {
             for (std::int64_t padding : {std::int64_t{0}, kernel / 2}) {
@@ -39,12 +39,26 @@ TEST(MaxPool, RowsLongerThanAVector) {
 TEST(MaxPool, NanInLongRows) {
   std::vector<float> x(5 * 70, 1.0f);
   x[0] = x[100] = x[101] = x[349] = std::numeric_limits<float>::quiet_NaN();
-  for (std::int64_t stride : {1, 2}) {
-    PoolAttrs attrs{{3, 3}, {1, stride}, {1, 1}, {1, 1}};
+  for (std::int64_t stride : {1, 2, 4, 10}) {
+    std::int64_t kernel = stride == 10 ? 10 : 3;
+    PoolAttrs attrs{{3, kernel}, {1, stride}, {1, 1}, {1, 1}};
     KernelRequest request = request_of("max_pool", Attrs::of(attrs), {f32({1, 1, 5, 70})});
     auto expected = run_kernel(*make_reference_backend(), request, {x.data()});
     auto actual = run_kernel(tuned_backend(), request, {x.data()});
     for (std::size_t i : {0, 1}) expect_close(request.outputs[i], expected[i], actual[i], 0, to_string(request));
+  }
+}
+
+TEST(MaxPool, EqualElementsOfLongRowsGiveTheFirst) {
+  for (float value : {1.0f, -std::numeric_limits<float>::infinity()}) {
+    for (std::int64_t kernel : {3, 14}) {
+      std::vector<float> x(2 * 28 * 56, value);
+      PoolAttrs attrs{{kernel, kernel}, {kernel, kernel}, {0, 0}, {1, 1}};
+      KernelRequest request = request_of("max_pool", Attrs::of(attrs), {f32({1, 2, 28, 56})});
+      auto expected = run_kernel(*make_reference_backend(), request, {x.data()});
+      auto actual = run_kernel(tuned_backend(), request, {x.data()});
+      for (std::size_t i : {0, 1}) expect_close(request.outputs[i], expected[i], actual[i], 0, to_string(request));
+    }
   }
 }
 

@@ -269,6 +269,8 @@ std::vector<LargeCase> moves() {
       {"pad", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 2}, {0, 0, 0, 0}, 2}), {f32(x)}},
       {"pad", Attrs::of(PadAttrs{{0, 0, 1, 1}, {0, 0, 1, 2}, {0, 0, 1, 1}, 2}), {f16(x)}},
       {"remap", Attrs::of(around), {f32(x)}},
+      {"remap", Attrs::of(RemapAttrs{{1, 7, 1, 499994, 1, 6, -1, 7}, {}}), {f32({2, 500001})}},
+      {"pad", Attrs::of(PadAttrs{{300}, {17}, {1}, 2}), {f32({300001})}},
       {"remap_grad", Attrs::of(around_grad), {f32({8, 20, 63, 63})}},
       {"concat", Attrs::of(ConcatAttrs{1}), {f32(x), f32(x)}},
       {"concat", Attrs::of(ConcatAttrs{1}), {f32({5000, 101}), f32({5000, 3}), f32({5000, 200})}},

@@ -15,9 +15,10 @@ struct LineRun {
   std::int64_t count, to, to_step, from, from_step;
 };
 
-// What the lines of a result have in common. Elements need not be aligned.
+// What the lines of a result have in common, or equal pieces of them. Elements need not be aligned.
 struct MappedLine {
   std::int64_t size = 0;              // elements
+  std::int64_t begin = 0, pitch = 0;  // where it starts in a line, and the size of that
   std::vector<LineRun> fills, moves;  // with the value, and from the source; moves come behind fills
   std::byte value[8] = {};
 };
@@ -37,15 +38,17 @@ class MappedCopy {
   void run(const KernelArgs& args, const void* from, void* to) const;
 
  private:
+  void cut_work(const MappedLine& line, std::int64_t num_lines);
   std::int64_t base_of(std::int64_t place) const;
+  void write(const MappedLine& piece, const Chunk& lines, const std::byte* from, std::byte* to) const;
 
   std::int64_t element_size_;
-  MappedLine line_;
+  std::vector<MappedLine> pieces_;  // one, or those of lines that are too few to be dealt out whole
   // How far into the source each place along the axes around a line leads, outermost first, at least one; -1: the
   // value.
   std::vector<std::vector<std::int64_t>> sources_;
   LineLoop loop_ = nullptr;
-  Chunks chunks_;  // of the lines
+  Chunks lines_, chunks_;  // all lines; what is dealt out: lines, or pieces
 };
 
 }  // namespace aspen

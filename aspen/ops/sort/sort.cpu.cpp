@@ -94,13 +94,13 @@ const Keyed* sort_all(const Line<T>& line, Keyed* items, Keyed* other) {
 
 // -- the first of a line ----------------------------------------------------------------------------------------
 
-std::int64_t room_for_candidates(std::int64_t wanted) { return 2 * std::max<std::int64_t>(wanted, 32); }
+std::int64_t room_for_candidates(std::int64_t wanted) { return 2 * std::max<std::int64_t>(wanted, 8); }
 
 // Keeps what is below the last one wanted so far, and drops what is not whenever there is no room. Most elements are
 // passed by a block at a time.
 template <class T>
 const Keyed* sort_first(const Line<T>& line, std::int64_t wanted, Keyed* items) {
-  constexpr std::int64_t kBlock = 64;
+  constexpr std::int64_t kBlock = 16;  // a candidate among them costs a look at each
   const std::int64_t room = room_for_candidates(wanted);
   Keyed limit = std::numeric_limits<Keyed>::max();
   std::int64_t count = 0;
