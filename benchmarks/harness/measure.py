@@ -29,10 +29,10 @@ def seconds_of(run, repeats=1):
     return (time.perf_counter() - start) / repeats
 
 
-def alternate(sides, windows, window_seconds):
+def alternate(sides, windows, window_seconds, most_seconds=math.inf):
     """The best seconds of one call of each side, which is a function without arguments."""
     timed = [lambda repeats, side=side: repeats * seconds_of(side, repeats) for side in sides]
-    return alternate_timed(timed, windows, window_seconds)
+    return alternate_timed(timed, windows, window_seconds, most_seconds)
 
 
 def alternate_timed(sides, windows, window_seconds, most_seconds=math.inf):
