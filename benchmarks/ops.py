@@ -8,8 +8,8 @@ is the mean of the result.
 What is compared is the operator, not the call: a call of ours makes k samples (deviceIterations(k)), and eager runs k
 times, on k tensors that lie one after the other in memory just as ours do. k samples move about 4 MB, but k is at least
 1, which it is for most cases, and at most 64. Both sides hold the results of all k samples at a time, both make them
-anew in each call, and both times are divided by k. Eager is given every advantage: inference mode, gradients set to none
-instead of filled with zeros, the fastest BLAS kernels.
+anew in each call, and both times are divided by k. Eager is given every advantage: inference mode, gradients set to
+none instead of filled with zeros, the fastest BLAS kernels.
 
 The sides take turns in one process, in windows of about 4 ms or one call, and the best window of each counts. "limit"
 is the share of what the machine can do: the time that the multiply-adds at their peak, or the bytes that must be read
