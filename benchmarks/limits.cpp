@@ -15,9 +15,11 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kChains = 12;         // of multiply-adds, independent of each other: more than latency times throughput
-constexpr int kWindows = 25;        // the best of them counts
-constexpr double kSeconds = 0.004;  // of a window
+constexpr int kChains = 12;           // of multiply-adds, independent of each other: more than latency times throughput
+constexpr int kMostWindows = 100;     // the best of them counts
+constexpr int kFewestWindows = 7;     // where the work takes long
+constexpr double kWindow = 0.001;     // seconds; shorter than the turns that a scheduler gives
+constexpr double kAllWindows = 0.15;  // seconds
 
 // The widest instructions of this machine: CMakeLists.txt compiles this file for it alone.
 #if defined(__AVX512F__)
@@ -70,12 +72,15 @@ double best_rate(int threads, const std::function<void(int thread)>& work) {
   work(0);
   auto start = Clock::now();
   work(0);
-  auto repeats = static_cast<std::int64_t>(kSeconds / std::max(seconds_since(start), 1e-9)) + 1;
+  double seconds = std::max(seconds_since(start), 1e-9);
+  auto repeats = static_cast<std::int64_t>(kWindow / seconds) + 1;
+  double in_time = kAllWindows / (seconds * static_cast<double>(repeats));
+  int windows = std::clamp(static_cast<int>(in_time), kFewestWindows, kMostWindows);
   std::barrier together(threads);
   std::vector<double> best(static_cast<std::size_t>(threads), 0.0);
   auto run = [&](int thread) {
     work(thread);
-    for (int window = 0; window < kWindows; ++window) {
+    for (int window = 0; window < windows; ++window) {
       together.arrive_and_wait();
       auto begin = Clock::now();
       for (std::int64_t i = 0; i < repeats; ++i) work(thread);

@@ -1,11 +1,11 @@
 """Whole models, ours beside eager PyTorch, frozen torch.jit and ONNX Runtime. `./dev bench models`
 
-Training: a call of ours makes k steps (deviceIterations(k), about 10 ms), eager makes k steps with the same batches; it
+Training: a call of ours makes k steps (deviceIterations(k), about 5 ms), eager makes k steps with the same batches; it
 sets gradients to none, and its optimiser runs in the faster one of its two ways. Inference: one call with a batch of 1
 or 8 samples, as a program that answers requests makes it; eager runs in inference mode. ONNX Runtime runs in a process
 of node and is told when its turn comes; its times hold what the binding of node costs.
 
-All sides take turns, in windows of about 30 ms or one call, and the best window of each counts. A ratio
+All sides take turns, in windows of about 5 ms or one call, and the best window of each counts. A ratio
 says how many times faster we are. "limit" is the share of what the machine can do: the time that the multiply-adds of
 products and convolutions at their peak, or reading the parameters and inputs (in training: reading and writing
 parameters and the optimiser's state) take at least, by our time.

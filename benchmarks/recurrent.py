@@ -7,10 +7,10 @@ control_flow.h calls kLongestUnrolled follows from this.
 import os
 import time
 
+from harness import measure
+
 TURNS, SECONDS_PER_TURN = 5, 0.4
-SETTINGS = ("ASPEN_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-for name in SETTINGS:
-    os.environ.setdefault(name, "1")
+os.environ.update(measure.environment(threads=1))  # before torch loads its BLAS
 
 import poptorch  # noqa: E402
 import torch  # noqa: E402
@@ -77,6 +77,7 @@ def trainer_of(model, x):
 
 def main():
     torch.set_num_threads(1)
+    print("eager: " + ", ".join(f"{name} {value}" for name, value in measure.describe_baseline().items()))
     print(f"training, one thread, best of {TURNS} turns, milliseconds a step, load {os.getloadavg()[0]:.1f}")
     print(f"{'layer':24}{'loop':>9}{'written':>9}{'eager':>9}{'written/loop':>14}{'eager/loop':>12}{'compile s':>11}")
     missed = 0

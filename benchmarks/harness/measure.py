@@ -29,10 +29,10 @@ def seconds_of(run, repeats=1):
     return (time.perf_counter() - start) / repeats
 
 
-def alternate(sides, windows, window_seconds):
+def alternate(sides, windows, window_seconds, most_seconds=math.inf):
     """The best seconds of one call of each side, which is a function without arguments."""
     timed = [lambda repeats, side=side: repeats * seconds_of(side, repeats) for side in sides]
-    return alternate_timed(timed, windows, window_seconds)
+    return alternate_timed(timed, windows, window_seconds, most_seconds)
 
 
 def alternate_timed(sides, windows, window_seconds, most_seconds=math.inf):
@@ -226,7 +226,7 @@ def in_child(script, threads, arguments):
     is_busy = in_use + threads > os.cpu_count() + 0.3
     if is_busy:
         print(f"the machine is busy (other programs use {in_use:.1f} of {os.cpu_count()} cpus): ratios are less "
-              "certain, and those of several threads mean little, as threads that wait for each other wait for the scheduler")
+              "certain, and those of several threads mean little, as threads that wait for each other wait their turn")
     print(f"{threads} thread{'s' * (threads > 1)} of {processor()}: {limits}", flush=True)
     print("eager: " + ", ".join(f"{name} {value}" for name, value in baseline.items()), flush=True)
     run = {"threads": threads, "processor": processor(), "is_busy": is_busy,

@@ -8,7 +8,7 @@ from . import peers
 from .measure import alternate_timed
 from .work import bytes_of, flops_of
 
-WINDOW_SECONDS, CALL_SECONDS, MOST_STEPS, SECONDS_OF_CASE, WINDOWS = 0.03, 0.01, 32, 8.0, 40
+WINDOW_SECONDS, CALL_SECONDS, MOST_STEPS, SECONDS_OF_CASE, WINDOWS = 0.005, 0.005, 32, 8.0, 100
 
 
 def made(case):

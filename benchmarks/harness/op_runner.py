@@ -9,7 +9,7 @@ import torch
 from .measure import alternate
 from .work import bytes_of, flops_of
 
-WINDOW_SECONDS, BYTES_OF_CALL, MOST_SAMPLES = 0.012, 4 << 20, 64
+WINDOW_SECONDS, SECONDS_OF_CASE, BYTES_OF_CALL, MOST_SAMPLES = 0.004, 1.5, 4 << 20, 64
 
 
 class Operator(torch.nn.Module):
@@ -108,7 +108,7 @@ def measure(case, kind, windows):
         result["note"] = "results differ"
     flops, moved = sides.work()
     samples = max(1, min(MOST_SAMPLES, round(BYTES_OF_CALL / moved)))
-    ours, eager = alternate([sides.ours(samples), sides.eager(samples)], windows, WINDOW_SECONDS)
+    ours, eager = alternate([sides.ours(samples), sides.eager(samples)], windows, WINDOW_SECONDS, SECONDS_OF_CASE)
     return {**result, "ours": ours / samples, "eager": eager / samples, "ratio": eager / ours, "samples": samples,
             "flops": flops, "bytes": moved}
 
