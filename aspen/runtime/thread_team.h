@@ -14,6 +14,9 @@ namespace aspen {
 // Helper i stays on cpus[i % cpus.size()]; no cpus: wherever the system puts it. A team of one has no helpers and runs
 // everything in a plain loop. run() allocates nothing and is called by one thread at a time.
 //
+// Equal numbers of chunks go to the same threads every time, as far as all keep up: what a thread has made is in its
+// cache. Helpers wait awake for a while and then sleep; they are woken when there is enough to do.
+//
 // All chunks are run even if one throws; the exception of the lowest chunk is thrown again, so that the message does
 // not depend on timing.
 std::unique_ptr<ThreadTeam> make_thread_team(std::size_t num_threads, std::vector<int> cpus = {});

@@ -88,11 +88,12 @@ void expect_same_bits(const KernelRequest& request, const std::vector<Buffer>& e
 
 // Returns the largest number of chunks the kernel hands out.
 std::int64_t check_teams(const KernelRequest& request, const CompareOptions& options = {}) {
-  static const auto one = make_thread_team(1), two = make_thread_team(2), three = make_thread_team(3);
+  static const auto one = make_thread_team(1), two = make_thread_team(2), three = make_thread_team(3),
+                    seven = make_thread_team(7), many = make_thread_team(64);
   std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
   Inputs inputs = make_inputs(request, options);
   std::vector<Buffer> expected = run_with(*kernel, request, inputs, nullptr);
-  for (ThreadTeam* team : {one.get(), two.get(), three.get()}) {
+  for (ThreadTeam* team : {one.get(), two.get(), three.get(), seven.get(), many.get()}) {
     expect_same_bits(request, expected, run_with(*kernel, request, inputs, team),
                      fmt::format("with {} threads", team->num_threads()));
   }
@@ -101,17 +102,25 @@ std::int64_t check_teams(const KernelRequest& request, const CompareOptions& opt
   return backwards.most_chunks;
 }
 
-TEST(Threads, EveryExampleHasTheSameBits) {
+// Calls check(request, range) for the examples of all ops that have a kernel of ours.
+template <class F>
+void for_each_example(const F& check) {
   for (const OpDef* op : op_registry().all()) {
-    if (op->is_alias() || op->is_impure()) continue;  // no kernel of ours
+    if (op->is_alias() || op->is_impure()) continue;
     for (const Example& example : op->examples()) {
       KernelRequest request = request_of(op->name(), example.attrs, {example.inputs.begin(), example.inputs.end()});
       CompareOptions range{.low = example.low, .high = example.high};
       range.bottom = static_cast<int>(example.int_low);
       range.top = static_cast<int>(example.int_high);
-      ASSERT_NO_THROW(check_teams(request, range)) << op->name();
+      check(request, range);
     }
   }
+}
+
+TEST(Threads, EveryExampleHasTheSameBits) {
+  for_each_example([](const KernelRequest& request, const CompareOptions& range) {
+    ASSERT_NO_THROW(check_teams(request, range)) << request.op;
+  });
 }
 
 struct LargeCase {
@@ -362,6 +371,47 @@ TEST(Threads, WindowsHaveTheSameBits) { check_large(windows()); }
 TEST(Threads, MovesHaveTheSameBits) { check_large(moves()); }
 TEST(Threads, IndicesHaveTheSameBits) { check_large(indices()); }
 
+// Enough for each of 64 threads where there is work for them.
+TEST(Threads, LargeWorkIsCutFinely) {
+  const Shape large{128, 64, 1024};
+  const std::vector<LargeCase> cases = {
+      {"relu", Attrs(), {f32(large)}},
+      {"add", Attrs(), {f32(large), f32({1024})}},
+      {"softmax", Attrs::of(SoftmaxAttrs{-1}), {f32(large)}},
+      {"reduce_sum", Attrs::of(ReduceAttrs{{2}}), {f32({256, 128, 1024})}},
+      {"transpose", Attrs::of(TransposeAttrs{{0, 2, 1}}), {f32(large)}},
+      {"dot", Attrs::of(DotAttrs{}), {f32({12288, 128}), f32({128, 256})}},
+      {"dot", Attrs::of(DotAttrs{}), {f32({128, 256, 128}), f32({128, 128, 64})}},
+      {"conv", Attrs::of(plane(1, 1)), {f32({64, 64, 14, 14}), f32({64, 64, 3, 3}), f32({64})}},
+      {"conv", Attrs::of(plane(1, 1)), {f32({256, 8, 24, 24}), f32({12, 8, 5, 5}), f32({12})}},
+  };
+  for (const LargeCase& c : cases) {
+    KernelRequest request = request_of(c.op, c.attrs, c.inputs);
+    std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
+    BackwardsTeam team;
+    run_with(*kernel, request, make_inputs(request, c.options), &team);
+    EXPECT_GE(team.most_chunks, 64) << to_string(request);
+  }
+}
+
+// Rows that are cut off from an image of which there are too few for all threads: with borders, steps and gaps.
+TEST(Threads, RowsOfAFewImagesHaveTheSameBits) {
+  std::vector<LargeCase> cases;
+  const std::int64_t lanes = 16;
+  add_conv(cases, {lanes, 1, 28, 28}, {5, 1, 3, 3}, plane(1, 0));
+  add_conv(cases, {lanes, 5, 29, 23}, {12, 5, 5, 5}, plane(1, 2));
+  add_conv(cases, {lanes, 6, 31, 30}, {12, 6, 3, 3}, plane(2, 1));
+  add_conv(cases, {lanes - 2, 6, 33, 30}, {12, 6, 3, 5}, {{3, 2}, {1, 3}, {2, 1}, 1});
+  add_conv(cases, {40, 3, 30, 30}, {10, 3, 5, 5}, plane(1, 1));
+  for (const LargeCase& c : cases) {
+    KernelRequest request = request_of(c.op, c.attrs, c.inputs);
+    check_teams(request);
+    CompareOptions options;
+    options.tolerance = 2e-5;
+    compare(c.op, c.attrs, c.inputs, options);
+  }
+}
+
 TEST(Threads, ChunksEqualTheReference) {
   for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), windows()}) {
     for (const LargeCase& c : cases) {
@@ -402,6 +452,42 @@ TEST(Threads, AKernelRunsOnSeveralThreadsAtOnce) {
       other.join();
       expect_same_bits(request, expected, actual, "while another thread runs the kernel");
     }
+  }
+}
+
+// All operands one element behind a border of 64 bytes.
+void check_shifted(const KernelRequest& request, const CompareOptions& options) {
+  std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
+  Inputs inputs = make_inputs(request, options);
+  std::vector<Buffer> expected = run_with(*kernel, request, inputs, nullptr), memory;
+  std::vector<const void*> pointers;
+  std::vector<void*> results;
+  auto shifted = [&](const TensorType& type) {
+    memory.emplace_back(type.bytes() + size_of(type.dtype));
+    return memory.back().as<std::byte>() + size_of(type.dtype);
+  };
+  for (std::size_t i = 0; i < request.inputs.size(); ++i) {
+    pointers.push_back(nullptr);
+    if (!request.inputs[i].present) continue;
+    const TensorType& type = request.inputs[i].type;
+    pointers.back() = std::memcpy(shifted(type), inputs.pointers[i], type.bytes());
+  }
+  for (const TensorType& type : request.outputs) results.push_back(shifted(type));
+  Buffer workspace(kernel->workspace_bytes());
+  StepContext step{.seed = 42, .step = 3};
+  kernel->run(KernelArgs{pointers, results, workspace.get(), &step});
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(std::memcmp(expected[i].get(), results[i], request.outputs[i].bytes()), 0)
+        << to_string(request) << ", output " << i << " differs with operands that begin one element later";
+  }
+  for (const Buffer& buffer : memory) EXPECT_TRUE(buffer.intact()) << to_string(request);
+}
+
+// Inputs and outputs of a program lie where the caller has them.
+TEST(Threads, NothingDependsOnWhereOperandsBegin) {
+  for_each_example(check_shifted);
+  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), halves()}) {
+    for (const LargeCase& c : cases) check_shifted(request_of(c.op, c.attrs, c.inputs), c.options);
   }
 }
 

@@ -40,14 +40,19 @@ inline constexpr double kMoveCost = 0.5;  // bound by memory
 inline constexpr double kMathCost = 1.0;  // exponentials and the like
 inline constexpr double kMultiplyAddCost = 0.02;
 
-// Dealing a chunk out takes a few microseconds; work of less than two of these stays whole.
-inline constexpr double kLeastChunk = 50'000;
+// Dealing a chunk out to a thread that waits for it takes about a microsecond; work of less than two of these stays
+// whole. More than a few chunks are longer: on few threads their number only costs.
+inline constexpr double kLeastChunk = 8'000, kLeastOfMany = 50'000;
+inline constexpr std::int64_t kFewChunks = 8, kMostChunks = 64;
 
 // In how many parts work that takes this long is worth cutting: a power of two, so that two and four threads end
-// together.
-inline std::int64_t worthwhile_parts(double nanoseconds, std::int64_t most = 8) {
+// together. Up to a few they are worth cutting along another axis, too, where memory is read in shorter pieces.
+inline std::int64_t worthwhile_parts(double nanoseconds, std::int64_t most = kFewChunks) {
   std::int64_t parts = 1;
-  while (2 * parts <= most && nanoseconds >= kLeastChunk * static_cast<double>(2 * parts)) parts *= 2;
+  for (std::int64_t next = 2; next <= most; next *= 2) {
+    if (nanoseconds < (next <= kFewChunks ? kLeastChunk : kLeastOfMany) * static_cast<double>(next)) break;
+    parts = next;
+  }
   return parts;
 }
 
@@ -59,7 +64,7 @@ struct Grain {
 
 // Cuts `items` that take so long in all.
 inline Chunks cut(std::int64_t items, double nanoseconds, Grain grain = {}) {
-  std::int64_t parts = worthwhile_parts(nanoseconds, std::clamp<std::int64_t>(items / grain.least, 1, 8));
+  std::int64_t parts = worthwhile_parts(nanoseconds, std::clamp<std::int64_t>(items / grain.least, 1, kMostChunks));
   std::int64_t size = (items + parts - 1) / parts;
   return {items, std::min(items, (size + grain.multiple - 1) / grain.multiple * grain.multiple)};
 }

@@ -89,60 +89,127 @@ bool prefers_unfolded(const ConvRequest& c) {
   return c.attrs.groups == 1 && pixels <= 64 && c.types.w.numel() > c.types.x.numel() + c.types.y.numel();
 }
 
-// Dealt out to threads by images; the gradient by the weights is the sum of one per chunk, in their order.
-class LanesConv final : public Kernel {
+// What one thread computes at a time: rows of some images.
+struct LanesPart {
+  Chunk images;
+  ConvRows rows;
+};
+
+// Blocks of images, and where those are too few, rows of them: of y, or of x for the gradient by the input.
+class LanesParts {
  public:
-  LanesConv(ConvPass pass, const ConvShape& s) : pass_(pass), s_(s) {
-    x_image_ = s.channels * s.height * s.width;
-    y_image_ = s.outputs * s.out_height * s.out_width;
-    auto products = static_cast<double>(s.images * y_image_ * s.taps());
-    auto moves = static_cast<double>(s.images * (x_image_ + y_image_));
-    chunks_ = cut(s.images, kMultiplyAddCost * products + kReadCost * moves, {.multiple = conv_lanes()});
-    chunk_bytes_ = (conv_lanes_workspace(s) + 63) / 64 * 64;
+  LanesParts(std::int64_t images, std::int64_t rows, double nanoseconds) {
+    std::int64_t parts = worthwhile_parts(nanoseconds, kMostChunks), lanes = conv_lanes();
+    std::int64_t blocks = (images + lanes - 1) / lanes;
+    images_ = Chunks(images, std::min(images, lanes * std::max<std::int64_t>(1, blocks / parts)));
+    std::int64_t row_parts = std::clamp<std::int64_t>((parts + images_.count() - 1) / images_.count(), 1,
+                                                      std::max<std::int64_t>(1, rows / kLeastRows));
+    rows_ = Chunks(rows, (rows + row_parts - 1) / row_parts);
   }
 
+  std::int64_t count() const { return images_.count() * rows_.count(); }
+  std::int64_t rows() const { return rows_.size(); }
+  // The same blocks of images with all of their rows: they fit where the parts do.
+  LanesParts with_all_rows() const {
+    LanesParts result = *this;
+    result.rows_ = Chunks(rows_.items(), rows_.items());
+    return result;
+  }
+  LanesPart operator[](std::int64_t i) const {
+    Chunk rows = rows_[i % rows_.count()];
+    return {images_[i / rows_.count()], {rows.begin, rows.end}};
+  }
+
+ private:
+  static constexpr std::int64_t kLeastRows = 4;  // neighbours read the rows between them twice
+
+  Chunks images_, rows_;
+};
+
+// The gradient by the weights is the sum of one per part, in their order.
+class LanesConv final : public Kernel {
+ public:
+  LanesConv(ConvPass pass, const ConvShape& s)
+      : pass_(pass), s_(s), x_image_(s.channels * s.height * s.width), y_image_(s.outputs * s.out_height * s.out_width),
+        parts_(s.images, pass == ConvPass::kInputGrad ? s.height : s.out_height, nanoseconds()),
+        part_bytes_(aligned(conv_lanes_workspace(s, parts_.rows()))),
+        packed_bytes_(pass == ConvPass::kWeightGrad ? 0 : aligned(conv_lanes_packed(s))) {}
+
   std::size_t workspace_bytes() const override {
-    auto chunks = static_cast<std::size_t>(chunks_.count()), sums = pass_ == ConvPass::kWeightGrad ? chunks - 1 : 0;
-    return chunks * chunk_bytes_ + sums * static_cast<std::size_t>(num_weights()) * sizeof(float);
+    auto parts = static_cast<std::size_t>(parts_.count()), sums = pass_ == ConvPass::kWeightGrad ? parts - 1 : 0;
+    return packed_bytes_ + parts * part_bytes_ + sums * static_cast<std::size_t>(num_weights()) * sizeof(float);
   }
 
   void run(const KernelArgs& args) const override {
     auto* workspace = static_cast<std::byte*>(args.workspace);
-    auto* sums = reinterpret_cast<float*>(workspace + static_cast<std::size_t>(chunks_.count()) * chunk_bytes_);
-    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      auto* own = reinterpret_cast<float*>(workspace + static_cast<std::size_t>(chunk.index) * chunk_bytes_);
-      run_chunk(args, chunk, own, sums);
+    auto* packed = reinterpret_cast<float*>(workspace);
+    workspace += packed_bytes_;
+    auto* sums = reinterpret_cast<float*>(workspace + static_cast<std::size_t>(parts_.count()) * part_bytes_);
+    pack(args, packed);
+    if (args.step == nullptr || args.step->team == nullptr) return run_alone(args, packed, workspace, sums);
+    for_each_chunk(args, Chunks(parts_.count(), 1), [&](const Chunk& chunk) {
+      auto* own = reinterpret_cast<float*>(workspace + static_cast<std::size_t>(chunk.index) * part_bytes_);
+      run_part(args, parts_[chunk.index], packed, own, sum_of(args, chunk.index, sums));
     });
-    if (pass_ == ConvPass::kWeightGrad) {
-      add_parts(args, static_cast<float*>(args.outputs[0]), sums, num_weights(), chunks_.count() - 1);
-    }
+    add_sums(args, sums);
   }
 
  private:
+  static std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
   std::int64_t num_weights() const { return s_.outputs * s_.taps(); }
+  double nanoseconds() const {
+    auto products = static_cast<double>(s_.images * y_image_ * s_.taps());
+    auto moves = static_cast<double>(s_.images * (x_image_ + y_image_));
+    return kMultiplyAddCost * products + kReadCost * moves;
+  }
 
-  void run_chunk(const KernelArgs& args, const Chunk& chunk, float* workspace, float* sums) const {
+  // One thread need not read rows twice, where no sum depends on it.
+  void run_alone(const KernelArgs& args, const float* packed, std::byte* workspace, float* sums) const {
+    const LanesParts parts = pass_ == ConvPass::kWeightGrad ? parts_ : parts_.with_all_rows();
+    for (std::int64_t i = 0; i < parts.count(); ++i) {
+      run_part(args, parts[i], packed, reinterpret_cast<float*>(workspace), sum_of(args, i, sums));
+    }
+    add_sums(args, sums);
+  }
+
+  // Where a part puts its gradient by the weights.
+  float* sum_of(const KernelArgs& args, std::int64_t part, float* sums) const {
+    return part == 0 ? static_cast<float*>(args.outputs[0]) : sums + (part - 1) * num_weights();
+  }
+  void add_sums(const KernelArgs& args, const float* sums) const {
+    if (pass_ == ConvPass::kWeightGrad) {
+      add_parts(args, static_cast<float*>(args.outputs[0]), sums, num_weights(), parts_.count() - 1);
+    }
+  }
+
+  void pack(const KernelArgs& args, float* packed) const {
+    auto* w = static_cast<const float*>(args.inputs[1]);
+    auto* bias = args.inputs.size() > 2 ? static_cast<const float*>(args.inputs[2]) : nullptr;
+    if (pass_ == ConvPass::kForward) conv_lanes_pack_forward(s_, w, bias, packed);
+    if (pass_ == ConvPass::kInputGrad) conv_lanes_pack_input_grad(s_, w, packed);
+  }
+
+  void run_part(const KernelArgs& args, const LanesPart& work, const float* packed, float* workspace,
+                float* weight_grad) const {
+    const auto& [images, rows] = work;
     ConvShape part = s_;
-    part.images = chunk.size();
-    std::int64_t x = chunk.begin * x_image_, y = chunk.begin * y_image_;
+    part.images = images.size();
+    std::int64_t x = images.begin * x_image_, y = images.begin * y_image_;
     auto* a = static_cast<const float*>(args.inputs[0]);
     auto* b = static_cast<const float*>(args.inputs[1]);
-    auto* bias = args.inputs.size() > 2 ? static_cast<const float*>(args.inputs[2]) : nullptr;
     auto* result = static_cast<float*>(args.outputs[0]);
     switch (pass_) {
-      case ConvPass::kForward: return conv_lanes_forward(part, a + x, b, bias, result + y, workspace);
-      case ConvPass::kInputGrad: return conv_lanes_input_grad(part, a + y, b, result + x, workspace);
-      case ConvPass::kWeightGrad:
-        if (chunk.index > 0) result = sums + (chunk.index - 1) * num_weights();
-        return conv_lanes_weight_grad(part, a + x, b + y, result, workspace);
+      case ConvPass::kForward: return conv_lanes_forward(part, rows, a + x, packed, result + y, workspace);
+      case ConvPass::kInputGrad: return conv_lanes_input_grad(part, rows, a + y, packed, result + x, workspace);
+      case ConvPass::kWeightGrad: return conv_lanes_weight_grad(part, rows, a + x, b + y, weight_grad, workspace);
     }
   }
 
   ConvPass pass_;
   ConvShape s_;
-  std::int64_t x_image_ = 0, y_image_ = 0;  // floats of one image
-  Chunks chunks_;
-  std::size_t chunk_bytes_ = 0;
+  std::int64_t x_image_, y_image_;  // floats of one image
+  LanesParts parts_;
+  std::size_t part_bytes_, packed_bytes_;
 };
 
 template <ConvPass kPass>

@@ -145,7 +145,7 @@ struct ConvParts {
 
 // The largest number of equal parts worth having; a number of items without small divisors stays whole.
 std::int64_t equal_parts(std::int64_t items, double cost, std::int64_t most) {
-  std::int64_t parts = std::clamp(static_cast<std::int64_t>(cost / kLeastChunk), std::int64_t{1}, most);
+  std::int64_t parts = std::clamp(static_cast<std::int64_t>(cost / kLeastOfMany), std::int64_t{1}, most);
   while (items % parts != 0) --parts;
   return parts;
 }
@@ -161,10 +161,13 @@ ConvParts parts_of(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types
   std::int64_t pixels = types.x.numel() + types.y.numel(), channels = types.y.shape[1];
   double cost = kMultiplyAddCost * static_cast<double>(types.y.numel() * (types.w.numel() / types.w.shape[0])) +
                 kMoveCost * static_cast<double>(pixels);
-  ConvParts images{equal_parts(types.x.shape[0], cost, sums ? 7 : 16), true};
+  // Each part adds a whole gradient: not more than 7 parts, or one for every 8 images.
+  std::int64_t num_images = types.x.shape[0];
+  std::int64_t most = sums ? std::clamp<std::int64_t>(num_images / 8, 7, kMostChunks) : kMostChunks;
+  ConvParts images{equal_parts(num_images, cost, most), true};
   if (pass == ConvPass::kInputGrad || attrs.groups > 1) return images;
   auto of_channels = [&](std::int64_t block) {
-    return ConvParts{channels % block == 0 ? equal_parts(channels / block, cost, 8) : 1, false};
+    return ConvParts{channels % block == 0 ? equal_parts(channels / block, cost, kMostChunks) : 1, false};
   };
   if ((sums ? images.count : 1) * types.w.numel() > pixels) {
     ConvParts parts = of_channels(kBlock);

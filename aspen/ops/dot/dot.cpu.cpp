@@ -97,7 +97,7 @@ class DotChunks {
 
 class SmallDot final : public Kernel {
  public:
-  explicit SmallDot(const DotShape& s) : s_(s), chunks_(s, 2 * kMultiplyAddCost, 16) {
+  explicit SmallDot(const DotShape& s) : s_(s), chunks_(s, kMultiplyAddCost, 16) {
     gemm_ = {s.m, s.n, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, s.transpose_b ? s.k : s.n, s.n};
   }
   void run(const KernelArgs& args) const override {
