@@ -40,9 +40,6 @@ void softplus_of(Call& call) {
   call.result(call.b.make("softplus", {call.value("self")}, attrs), call.dtype("self"));
 }
 
-// Between low and high; the gradient passes strictly inside only.
-Expr bounded(Expr x, double low, double high) { return where(x <= low || x >= high, detach(clamp(x, low, high)), x); }
-
 // hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1), relu6(Tensor self)
 void hardtanh(Call& call) {
   Expr x = expr(call, call.value("self"));

@@ -28,7 +28,7 @@ struct Sampler {
   // Within the axis; no gradient where it was outside, or on the edge, as in torch.
   static Expr clipped(Expr x, std::int64_t extent) {
     double last = static_cast<double>(extent - 1);
-    return where(x <= 0.0 || x >= last, detach(clamp(x, 0, last)), x);
+    return bounded(x, 0, last);
   }
 
   // Mirrored at the centres of the outermost elements, or at their outer edges, as often as needed.

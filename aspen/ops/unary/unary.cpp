@@ -203,8 +203,9 @@ void define_unary(OpRegistry& ops) {
   define_with_attrs<NoAttrs>(ops, "silu", "x * sigmoid(x)", kFloating, {NoAttrs{}});
   define_with_attrs<SoftplusAttrs>(ops, "softplus", "log(1 + e^(beta x)) / beta; x itself beyond the threshold.",
                                    kFloating, {SoftplusAttrs{}, SoftplusAttrs{2, 1.5}});
-  define_with_attrs<ClampAttrs>(ops, "clamp", "min(max(x, low), high); NaN stays, the gradient is 1 on both bounds.",
-                                kNumeric, {ClampAttrs{-0.5, 0.75}, ClampAttrs{.low = 0}, ClampAttrs{.high = 0.25}});
+  define_with_attrs<ClampAttrs>(
+      ops, "clamp", "min(max(x, low), high); NaN stays, the gradient on both bounds is 1, or 0 if they are open.",
+      kNumeric, {ClampAttrs{-0.5, 0.75}, ClampAttrs{.low = 0}, ClampAttrs{.high = 0.25}, ClampAttrs{-0.5, 0.75, true}});
 
   define_output_gradient(ops, "relu", "g where y > 0, else 0.", -1, 1);
   define_output_gradient(ops, "tanh", "g * (1 - y^2)", -0.95, 0.95);

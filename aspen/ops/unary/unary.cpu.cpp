@@ -32,7 +32,8 @@ Variant variant_of(const KernelRequest& request) {
   }
   if (is("clamp")) {
     const auto& attrs = request.attrs.as<ClampAttrs>();
-    return {op, {static_cast<float>(attrs.low), static_cast<float>(attrs.high)}};
+    const bool is_open_gradient = attrs.open && op == "clamp_grad";
+    return {is_open_gradient ? op + "/open" : op, {static_cast<float>(attrs.low), static_cast<float>(attrs.high)}};
   }
   return {op, {}};
 }
@@ -65,7 +66,7 @@ std::int32_t integer_bound(double bound, double none) {
 
 std::unique_ptr<Kernel> make_integer_clamp(const KernelRequest& request, std::string& why) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  auto [low, high] = request.attrs.as<ClampAttrs>();
+  auto [low, high, open] = request.attrs.as<ClampAttrs>();
   auto fits = [](double bound, double none) { return bound == none || std::fabs(bound) < 0x1p31; };
   if (request.inputs[0].type.dtype != DType::kI32 || !fits(low, -kInfinity) || !fits(high, kInfinity)) {
     why = fmt::format("clamp: no vector loop for {} between {} and {}", to_string(request.outputs[0]), low, high);

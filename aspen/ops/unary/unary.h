@@ -26,10 +26,12 @@ struct SoftplusAttrs {
 struct ClampAttrs {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
+  bool open = false;  // no gradient on the bounds, which a NaN lets through
 
   void visit(AttrVisitor& v) {
     v("low", low);
     v("high", high);
+    v("open", open);
   }
 };
 

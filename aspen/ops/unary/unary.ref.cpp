@@ -188,7 +188,7 @@ void softplus_grad(const KernelCall& call) {
 
 // Comparisons are written so that NaN elements stay; a NaN bound makes everything NaN, as in PyTorch.
 void clamp(const KernelCall& call) {
-  auto [low, high] = call.attrs<ClampAttrs>();
+  auto [low, high, open] = call.attrs<ClampAttrs>();
   dispatch(call.in_type(0).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     // Integers compare with the bounds in double, which holds every int32.
@@ -208,8 +208,10 @@ void clamp_grad(const KernelCall& call) {
   dispatch_floating(call.in_type(0).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;
-    map_gradient<T>(call,
-                    [low = A(attrs.low), high = A(attrs.high)](A x, A g) { return x >= low && x <= high ? g : A(0); });
+    map_gradient<T>(call, [low = A(attrs.low), high = A(attrs.high), open = attrs.open](A x, A g) {
+      if (open) return x <= low || x >= high ? A(0) : g;
+      return x >= low && x <= high ? g : A(0);
+    });
   });
 }
 

@@ -53,6 +53,7 @@ TEST(Unary, GradientsAtKinks) {
   EXPECT_EQ(slopes("abs", {-2, 0, 3}), (Numbers{-1, 0, 1}));
   EXPECT_EQ(slopes("relu", {-2, 0, 3, kNaN}), (Numbers{0, 0, 1, 1}));
   EXPECT_EQ(slopes("clamp", {-1, 0, 0.5, 1, 2, kNaN}, Attrs::of(ClampAttrs{0, 1})), (Numbers{0, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(slopes("clamp", {-1, 0, 0.5, 1, 2, kNaN}, Attrs::of(ClampAttrs{0, 1, true})), (Numbers{0, 0, 1, 0, 0, 1}));
   EXPECT_EQ(slopes("sqrt", {0}), (Numbers{kInf}));
   EXPECT_EQ(slopes("floor", {0.5}), (Numbers{0}));
 }

@@ -20,6 +20,9 @@ Expr binary(std::string_view op, double x, Expr y) {
 }
 
 Expr clamp(Expr x, double low, double high) { return {x.b, x.b->make("clamp", {x.v}, aspen::ClampAttrs{low, high})}; }
+Expr bounded(Expr x, double low, double high) {
+  return {x.b, x.b->make("clamp", {x.v}, aspen::ClampAttrs{low, high, true})};
+}
 Expr softplus(Expr x) { return {x.b, x.b->make("softplus", {x.v}, aspen::SoftplusAttrs{})}; }
 
 // max + log1p(exp(-|x - y|)); equal infinities have no difference.

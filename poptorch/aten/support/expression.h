@@ -73,7 +73,8 @@ inline Expr min(Expr x, Expr y) { return binary("min", x, y); }
 inline Expr pow(Expr x, Expr y) { return binary("pow", x, y); }
 inline Expr pow(Expr x, double y) { return binary("pow", x, y); }
 
-Expr clamp(Expr x, double low, double high);  // gradient on [low, high]
+Expr clamp(Expr x, double low, double high);    // gradient on [low, high]
+Expr bounded(Expr x, double low, double high);  // the same, gradient strictly inside only
 Expr softplus(Expr x);
 Expr logaddexp(Expr x, Expr y);  // log(exp(x) + exp(y))
 
