@@ -1,6 +1,9 @@
 #include "aspen/backends/cpu/separable_map.h"
 
 #include <map>
+#include <utility>
+
+#include "aspen/backends/api/callable_kernel.h"
 
 #define ASPEN_ISA_FILE "aspen/backends/cpu/separable_map.inc"
 #include "aspen/backends/cpu/each_isa.h"
@@ -225,6 +228,15 @@ void SeparableMap::run(const KernelArgs& args, const float* from, float* to) con
                to + plane * num_rows * along_.size);
     }
   });
+}
+
+std::unique_ptr<Kernel> make_map_kernel(SeparableMap map) {
+  std::size_t bytes = map.workspace_bytes();
+  return make_kernel(
+      [map = std::move(map)](const KernelArgs& args) {
+        map.run(args, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]));
+      },
+      bytes);
 }
 
 }  // namespace aspen

@@ -1,10 +1,11 @@
 // SeparableMap: planes whose elements are weighted sums of the elements of other planes, with weights that are products
 // of one factor per axis: interpolation and averages over windows, and their gradients, whose taps are turned round.
 // Computed one axis at a time, in rows, in float32. Planned when a kernel is made; running it allocates nothing. Called
-// by the kernels of resize and pool; the order of additions depends on the shape alone.
+// by the kernels of resize, pool and remap; the order of additions depends on the shape alone.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "aspen/backends/cpu/chunks.h"
@@ -84,5 +85,8 @@ class SeparableMap {
   std::int64_t bands_ = 1, band_rows_ = 1;
   Chunks chunks_;  // of the bands of all planes
 };
+
+// The kernel that takes its only input through the map to its only output, both f32.
+std::unique_ptr<Kernel> make_map_kernel(SeparableMap map);
 
 }  // namespace aspen

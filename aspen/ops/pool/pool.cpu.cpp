@@ -137,13 +137,7 @@ std::unique_ptr<Kernel> make_average(const KernelRequest& request, const PoolAtt
     std::fill(divisors.rows.begin(), divisors.rows.end(), 1.0f);
     std::fill(divisors.columns.begin(), divisors.columns.end(), static_cast<float>(attrs->divisor));
   }
-  SeparableMap map(x[0] * x[1], axes, std::move(divisors));
-  std::size_t bytes = map.workspace_bytes();
-  return make_kernel(
-      [map = std::move(map)](const KernelArgs& args) {
-        map.run(args, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]));
-      },
-      bytes);
+  return make_map_kernel(SeparableMap(x[0] * x[1], axes, std::move(divisors)));
 }
 
 }  // namespace

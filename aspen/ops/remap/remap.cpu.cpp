@@ -56,13 +56,7 @@ std::unique_ptr<Kernel> make_remap_grad(const KernelRequest& request, std::strin
   }
   MapAxis axes[3];
   std::move(mapped.begin(), mapped.end(), axes + 3 - mapped.size());
-  SeparableMap map(planes, axes);
-  std::size_t bytes = map.workspace_bytes();
-  return make_kernel(
-      [map = std::move(map)](const KernelArgs& args) {
-        map.run(args, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]));
-      },
-      bytes);
+  return make_map_kernel(SeparableMap(planes, axes));
 }
 
 }  // namespace

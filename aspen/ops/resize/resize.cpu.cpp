@@ -1,7 +1,6 @@
 // The taps of the reference, one axis at a time; the gradient's are the same turned round. Half goes through float.
 #include "aspen/ops/resize/resize.h"
 
-#include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/separable_map.h"
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/resize/taps.ref.h"
@@ -29,13 +28,7 @@ KernelFactory resize_factory(bool gradient) {
       MapAxis axis = map_axis(axis_taps(request.attrs.as<ResizeAttrs>(), i - 2, x[i]));
       axes[3 - x.size() + i] = gradient ? turned(axis) : axis;
     }
-    SeparableMap map(x[0] * x[1], axes);
-    std::size_t bytes = map.workspace_bytes();
-    return make_kernel(
-        [map = std::move(map)](const KernelArgs& args) {
-          map.run(args, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]));
-        },
-        bytes);
+    return make_map_kernel(SeparableMap(x[0] * x[1], axes));
   };
 }
 
