@@ -56,7 +56,6 @@ def cpu_cases():
 def thread_cases():
     covered = names(text_of("tests/cpu/threads_test.cpp"), r'"{}"')
     folders = {f.name for f in FOLDERS if (f / f"{f.name}.cpu.cpp").exists()}
-    folders -= {"resize"}  # its kernel is the reference's, on one thread
     without = {f for f in folders if not names(text_of(f"aspen/ops/{f}/*.cpp"), r'"{}"') & covered}
     assert without == set(), "no large case in tests/cpu/threads_test.cpp"
 
