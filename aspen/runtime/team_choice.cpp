@@ -24,9 +24,10 @@ void TeamChoice::begin_trial(Clock::time_point now) {
     std::fill(task.uses_team.begin(), task.uses_team.end(), true);
     task.shortest.fill(Clock::duration::max());
     task.rounds.fill(0);
+    task.rounds_since_shorter = 0;
   }
   phase_ = kTogether;
-  trial_began_ = now;
+  trial_began_ = phase_began_ = now;
 }
 
 void TeamChoice::end_instruction(std::size_t task, std::size_t instruction, Clock::time_point now) {
@@ -40,18 +41,24 @@ void TeamChoice::end_instruction(std::size_t task, std::size_t instruction, Cloc
 
 void TeamChoice::end_round(std::size_t task, Clock::time_point now) {
   Task& ended = tasks_[task];
-  ended.shortest[phase_] = std::min(ended.shortest[phase_], now - round_began_);
+  const Clock::duration round = now - round_began_;
+  ended.rounds_since_shorter = is_clearly_shorter(round, ended.shortest[phase_]) ? 0 : ended.rounds_since_shorter + 1;
+  ended.shortest[phase_] = std::min(ended.shortest[phase_], round);
   ++ended.rounds[phase_];
-  if (has_enough_rounds()) next_phase(now);
+  if (has_enough_rounds(now)) next_phase(now);
 }
 
-bool TeamChoice::has_enough_rounds() const {
+bool TeamChoice::has_enough_rounds(Clock::time_point now) const {
   int least = std::numeric_limits<int>::max(), most = 0;
+  bool have_settled = true;
   for (const Task& task : tasks_) {
     least = std::min(least, task.rounds[phase_]);
     most = std::max(most, task.rounds[phase_]);
+    have_settled = have_settled && task.rounds_since_shorter >= kRounds;
   }
-  return least >= kRounds || (least > 0 && most >= kManyRounds) || most >= kManyRounds * kManyRounds;
+  const bool is_long = now - phase_began_ >= kLongPhase;
+  return (least >= kRounds && (have_settled || is_long)) || (least > 0 && most >= kManyRounds) ||
+         most >= kManyRounds * kManyRounds;
 }
 
 void TeamChoice::next_phase(Clock::time_point now) {
@@ -59,17 +66,18 @@ void TeamChoice::next_phase(Clock::time_point now) {
     task.tried[phase_] = task.uses_team;
     for (std::size_t i = 0; phase_ != kMixed && i < task.costs.size(); ++i) {
       const Cost& cost = task.costs[i];
-      task.uses_team[i] = phase_ == kTogether ? cost.together >= kSurelyWorth : is_faster_together(cost);
+      task.uses_team[i] =
+          phase_ == kTogether ? cost.together >= kSurelyWorth : is_clearly_shorter(cost.together, cost.alone);
     }
+    task.rounds_since_shorter = 0;
   }
   if (phase_ == kMixed) return settle(now);
   phase_ = phase_ == kTogether ? kAlone : kMixed;
+  phase_began_ = now;
 }
 
-// What does not gain a thirtieth is noise, or never shared at all.
-bool TeamChoice::is_faster_together(const Cost& cost) {
-  return cost.alone == Clock::duration::max() || cost.together < cost.alone - cost.alone / 30;
-}
+// What does not gain a thirtieth is noise, or never shared at all. Anything is shorter than what was not measured.
+bool TeamChoice::is_clearly_shorter(Clock::duration one, Clock::duration other) { return one < other - other / 30; }
 
 // Per round of any task: what one leaves in a core's cache another finds there, or not.
 TeamChoice::Clock::duration TeamChoice::time_per_round(std::size_t trial) const {

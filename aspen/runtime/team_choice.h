@@ -31,8 +31,11 @@ class TeamChoice {
  private:
   enum Phase : std::uint8_t { kTogether, kAlone, kMixed, kSettled };
   static constexpr std::size_t kNumTrials = 3;
-  // Of each task: the shortest counts, others were disturbed. Fewer of a task that comes but now and then.
+  // Of each task, and as many since one was clearly shorter than those before: after a change, or a pause, caches take
+  // some ten rounds to settle. The shortest counts, others were disturbed. Fewer of a task that comes but now and then,
+  // and of tasks so long that a pause does not show.
   static constexpr int kRounds = 4, kManyRounds = 64;
+  static constexpr Clock::duration kLongPhase = std::chrono::milliseconds{10};
   // Longer work is shared without asking: to try it alone takes too long.
   static constexpr Clock::duration kSurelyWorth = std::chrono::microseconds{300};
   static constexpr Clock::duration kLeastPause = std::chrono::seconds{1};  // between trials
@@ -47,18 +50,19 @@ class TeamChoice {
     std::array<std::vector<bool>, kNumTrials> tried;     // uses_team of each trial
     std::array<Clock::duration, kNumTrials> shortest{};  // round of each trial
     std::array<int, kNumTrials> rounds{};                // of each trial
+    int rounds_since_shorter = 0;                        // of the trial that runs
   };
 
   void begin_trial(Clock::time_point now);
-  bool has_enough_rounds() const;
+  bool has_enough_rounds(Clock::time_point now) const;
   void next_phase(Clock::time_point now);
-  static bool is_faster_together(const Cost& cost);
+  static bool is_clearly_shorter(Clock::duration one, Clock::duration other);
   Clock::duration time_per_round(std::size_t trial) const;
   void settle(Clock::time_point now);
 
   std::vector<Task> tasks_;
   Phase phase_ = kSettled;
-  Clock::time_point trial_began_{}, round_began_{}, last_{}, settled_until_{};
+  Clock::time_point trial_began_{}, phase_began_{}, round_began_{}, last_{}, settled_until_{};
 };
 
 }  // namespace aspen

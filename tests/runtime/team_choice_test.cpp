@@ -65,6 +65,19 @@ TEST(TeamChoice, KeepsToTheBestWhole) {
   EXPECT_EQ(machine.settle(another), (std::vector<bool>{true, true, true, true}));
 }
 
+// What the other cores are to work on comes into their caches by and by: each round takes a little less.
+TEST(TeamChoice, WaitsUntilTheCachesHaveSettled) {
+  Machine machine{.together = {0}, .alone = {180}};
+  TeamChoice choice = with_task(1);
+  int rounds_together = 0;
+  do {
+    machine.together = {90 + 600 / (1 + rounds_together)};
+    rounds_together = choice.uses_team(0, 0) ? rounds_together + 1 : 0;
+    machine.run_round(choice);
+  } while (choice.is_trial());
+  EXPECT_TRUE(choice.uses_team(0, 0));
+}
+
 // An update that gains by the threads, after which a step without them takes longer.
 TEST(TeamChoice, LooksAtAllTasksTogether) {
   TeamChoice choice;
