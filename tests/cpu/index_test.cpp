@@ -6,7 +6,7 @@
 namespace aspen::testing {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kI32, DType::kU8};
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kU8};
 
 // Indices are below 4.
 void compare_index(const std::string& op, const Attrs& attrs, const InputTypes& inputs, bool on_reference = false) {

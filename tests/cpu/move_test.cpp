@@ -2,6 +2,7 @@
 #include "aspen/ops/cast/cast.h"
 #include "aspen/ops/random/random.h"
 #include "aspen/ops/shape/shape.h"
+#include "aspen/ops/source/source.h"
 #include "tests/cpu/compare.h"
 
 namespace aspen::testing {
@@ -35,6 +36,15 @@ TEST(Transpose, EveryPermutationOfFourAxes) {
       compare_move("transpose", Attrs::of(TransposeAttrs{permutation}), {x});
     }
   } while (std::next_permutation(permutation.begin(), permutation.end()));
+}
+
+TEST(Full, EveryTypeAndLength) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF64, DType::kI32, DType::kI16, DType::kI8,
+                      DType::kU8, DType::kBool}) {
+    for (const Shape& shape : {Shape{}, Shape{0}, Shape{1}, Shape{3, 37}, Shape{1000}}) {
+      compare("full", Attrs::of(FullAttrs{dtype, shape, 3.3}), {}, {.tolerance = 0});
+    }
+  }
 }
 
 TEST(Broadcast, RowsColumnsAndBetween) {

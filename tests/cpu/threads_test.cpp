@@ -20,6 +20,7 @@
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
 #include "aspen/ops/sort/sort.h"
+#include "aspen/ops/source/source.h"
 #include "aspen/ops/unary/unary.h"
 #include "aspen/runtime/thread_team.h"
 #include "tests/cpu/compare.h"
@@ -249,6 +250,7 @@ std::vector<LargeCase> elements() {
       {"mul", Attrs(), {i32({500, 801}), i32({500, 1})}, {.top = 9, .bottom = -9}},
       {"cast", Attrs::of(CastAttrs{DType::kF16}), {x}},
       {"cast", Attrs::of(CastAttrs{DType::kF32}), {flag}},
+      {"full", Attrs::of(FullAttrs{DType::kBF16, {500, 801}, 0.3}), {}},
       {"random_uniform", Attrs::of(RandomAttrs{DType::kF32, {500, 801}, 5}), {}},
       {"dropout", Attrs::of(DropoutAttrs{0.3, 5}), {x}},
       {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {x}},
@@ -333,26 +335,51 @@ std::vector<LargeCase> windows() {
   };
 }
 
-std::vector<LargeCase> halves() {
+// Half or bfloat16.
+std::vector<LargeCase> narrow_floats(DType dtype) {
+  auto of = [dtype](Shape shape) { return TensorType{dtype, std::move(shape)}; };
   Shape x{4, 20, 61, 61};
   ConvAttrs same = plane(1, 1);
+  CompareOptions hundred{.top = 100};
   return {
-      {"conv", Attrs::of(same), {f16({6, 32, 28, 28}), f16({32, 32, 3, 3}), f16({32})}},
-      {"conv_weight_grad",
-       Attrs::of(ConvGradAttrs{same, {32, 32, 3, 3}}),
-       {f16({6, 32, 28, 28}), f16({6, 32, 28, 28})}},
-      {"dot", Attrs::of(DotAttrs{false, true}), {f16({700, 200}), f16({300, 200})}},
-      {"max_pool", Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}}), {f16(x)}},
-      {"avg_pool", Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}}), {f16(x)}},
-      {"normalize", Attrs::of(NormalizeAttrs{{0, 2, 3}}), {f16(x)}},
-      {"reduce_sum", Attrs::of(ReduceAttrs{{0, 2, 3}}), {f16(x)}},
+      {"conv", Attrs::of(same), {of({6, 32, 28, 28}), of({32, 32, 3, 3}), of({32})}},
+      {"conv", Attrs::of(same), {of({1, 48, 40, 40}), of({64, 48, 3, 3}), of({64})}},
+      {"conv_input_grad", Attrs::of(ConvGradAttrs{same, {6, 32, 28, 28}}), {of({6, 32, 28, 28}), of({32, 32, 3, 3})}},
+      {"conv_weight_grad", Attrs::of(ConvGradAttrs{same, {32, 32, 3, 3}}), {of({6, 32, 28, 28}), of({6, 32, 28, 28})}},
+      {"conv_weight_grad", Attrs::of(ConvGradAttrs{same, {128, 128, 3, 3}}), {of({4, 128, 6, 6}), of({4, 128, 6, 6})}},
+      {"conv", Attrs::of(plane(2, 0)), {of({3, 128, 30, 30}), of({160, 128, 1, 1}), of({160})}},
+      {"dot", Attrs::of(DotAttrs{false, true}), {of({700, 200}), of({300, 200})}},
+      {"dot", Attrs::of(DotAttrs{true, false}), {of({300, 200}), of({300, 1900})}},
+      {"dot", Attrs::of(DotAttrs{false, true}), {of({100, 300}), of({1900, 300})}},
+      {"dot", Attrs::of(DotAttrs{true, true}), {of({24, 70, 100}), of({24, 90, 70})}},
+      {"max_pool", Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}}), {of(x)}},
+      {"avg_pool", Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}}), {of(x)}},
+      {"normalize", Attrs::of(NormalizeAttrs{{0, 2, 3}}), {of(x)}},
+      {"reduce_sum", Attrs::of(ReduceAttrs{{0, 2, 3}}), {of(x)}},
+      {"reduce_sum", Attrs::of(ReduceAttrs{{0, 1}}), {of({1000, 1001})}},
+      {"reduce_max", Attrs::of(ReduceAttrs{{0}}), {of({1000, 1001})}},
+      {"softmax", Attrs::of(SoftmaxAttrs{1}), {of({1001, 333})}},
+      {"log_softmax", Attrs::of(SoftmaxAttrs{0}), {of({21, 16001})}},
+      {"softmax_grad", Attrs::of(SoftmaxAttrs{2}), {of({10, 101, 333}), of({10, 101, 333})}},
+      {"log_softmax_grad", Attrs::of(SoftmaxAttrs{1}), {of({40, 21, 401}), of({40, 21, 401})}},
+      {"scatter_rows", Attrs::of(ScatterAttrs{0, "add"}), {of({100, 300}), i32({4000}), of({4000, 300})}, hundred},
+      {"scatter_rows",
+       Attrs::of(ScatterAttrs{1, "mul"}),
+       {of({50, 100, 12}), i32({2000}), of({50, 2000, 12})},
+       hundred},
       {"adam",
        Attrs::of(AdamAttrs{}),
-       {f16(x), f16(x), f32({kNumSettings}), f32({}), f32(x), f16(x)},
+       {of(x), of(x), f32({kNumSettings}), f32({}), f32(x), of(x)},
        {.low = 0.1, .high = 0.9}},
-      {"square_sum", Attrs(), {f16(x)}},
-      {"gradient_statistics", Attrs::of(GradientStatisticsAttrs{0.5}), {f16(x)}},
+      {"square_sum", Attrs(), {of(x)}},
+      {"gradient_statistics", Attrs::of(GradientStatisticsAttrs{0.5}), {of(x)}},
   };
+}
+
+std::vector<LargeCase> narrow_floats() {
+  std::vector<LargeCase> cases = narrow_floats(DType::kF16), more = narrow_floats(DType::kBF16);
+  cases.insert(cases.end(), more.begin(), more.end());
+  return cases;
 }
 
 void check_large(const std::vector<LargeCase>& cases) {
@@ -365,7 +392,7 @@ void check_large(const std::vector<LargeCase>& cases) {
 TEST(Threads, ProductsHaveTheSameBits) { check_large(products()); }
 TEST(Threads, ConvolutionsHaveTheSameBits) { check_large(convolutions()); }
 TEST(Threads, RowsAndSumsHaveTheSameBits) { check_large(rows_and_sums()); }
-TEST(Threads, HalvesHaveTheSameBits) { check_large(halves()); }
+TEST(Threads, NarrowFloatsHaveTheSameBits) { check_large(narrow_floats()); }
 TEST(Threads, ElementsHaveTheSameBits) { check_large(elements()); }
 TEST(Threads, WindowsHaveTheSameBits) { check_large(windows()); }
 TEST(Threads, MovesHaveTheSameBits) { check_large(moves()); }
@@ -441,7 +468,7 @@ TEST(Threads, AnErrorNamesTheFirstWrongPlace) {
 // Replicas share kernels.
 TEST(Threads, AKernelRunsOnSeveralThreadsAtOnce) {
   for (const auto& cases :
-       {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), windows(), halves()}) {
+       {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), windows(), narrow_floats()}) {
     for (const LargeCase& c : cases) {
       KernelRequest request = request_of(c.op, c.attrs, c.inputs);
       std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
@@ -486,7 +513,8 @@ void check_shifted(const KernelRequest& request, const CompareOptions& options) 
 // Inputs and outputs of a program lie where the caller has them.
 TEST(Threads, NothingDependsOnWhereOperandsBegin) {
   for_each_example(check_shifted);
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), halves()}) {
+  for (const auto& cases :
+       {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), narrow_floats()}) {
     for (const LargeCase& c : cases) check_shifted(request_of(c.op, c.attrs, c.inputs), c.options);
   }
 }

@@ -38,9 +38,11 @@ struct Port {
 class ThroughFloatKernel final : public Kernel {
  public:
   ThroughFloatKernel(const KernelRequest& request, std::shared_ptr<const FloatConversion> conversion,
-                     std::unique_ptr<Kernel> kernel)
+                     std::unique_ptr<Kernel> kernel, FloatPorts ports)
       : conversion_(std::move(conversion)), kernel_(std::move(kernel)) {
-    for (const KernelInput& input : request.inputs) inputs_.push_back(make_port(input.type, input.present));
+    for (const KernelInput& input : request.inputs) {
+      inputs_.push_back(make_port(input.type, input.present && ports == FloatPorts::kAll));
+    }
     for (const TensorType& output : request.outputs) outputs_.push_back(make_port(output, true));
     pointers_ = own_bytes_;
     own_bytes_ += aligned((inputs_.size() + outputs_.size()) * sizeof(void*));
@@ -73,9 +75,9 @@ class ThroughFloatKernel final : public Kernel {
   }
 
  private:
-  Port make_port(const TensorType& type, bool present) {
+  Port make_port(const TensorType& type, bool may_convert) {
     Port port{.dtype = type.dtype, .numel = type.numel(), .offset = own_bytes_};
-    port.is_converted = present && conversion_->takes(type.dtype);
+    port.is_converted = may_convert && conversion_->takes(type.dtype);
     if (port.is_converted) own_bytes_ += aligned(static_cast<std::size_t>(port.numel) * sizeof(float));
     return port;
   }
@@ -105,7 +107,8 @@ std::shared_ptr<const FloatConversion> plain_bfloat16_conversion() {
   return conversion;
 }
 
-std::optional<KernelRequest> widened_request(const KernelRequest& request, const FloatConversion& conversion) {
+std::optional<KernelRequest> widened_request(const KernelRequest& request, const FloatConversion& conversion,
+                                             FloatPorts ports) {
   KernelRequest wide = request;
   bool has_any = false;
   const auto widen = [&](TensorType& type) {
@@ -114,7 +117,7 @@ std::optional<KernelRequest> widened_request(const KernelRequest& request, const
     has_any = true;
   };
   for (KernelInput& input : wide.inputs) {
-    if (input.present) widen(input.type);
+    if (input.present && ports == FloatPorts::kAll) widen(input.type);
   }
   for (TensorType& output : wide.outputs) widen(output);
   return has_any ? std::optional(std::move(wide)) : std::nullopt;
@@ -122,8 +125,8 @@ std::optional<KernelRequest> widened_request(const KernelRequest& request, const
 
 std::unique_ptr<Kernel> make_through_float(const KernelRequest& request,
                                            std::shared_ptr<const FloatConversion> conversion,
-                                           std::unique_ptr<Kernel> kernel) {
-  return std::make_unique<ThroughFloatKernel>(request, std::move(conversion), std::move(kernel));
+                                           std::unique_ptr<Kernel> kernel, FloatPorts ports) {
+  return std::make_unique<ThroughFloatKernel>(request, std::move(conversion), std::move(kernel), ports);
 }
 
 bool computes_in_bfloat16(const KernelRequest& request) {

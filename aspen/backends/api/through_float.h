@@ -26,13 +26,17 @@ class FloatConversion {
 // bfloat16 in plain loops, to the nearest.
 std::shared_ptr<const FloatConversion> plain_bfloat16_conversion();
 
+// What is converted: a kernel may read narrow inputs itself.
+enum class FloatPorts : std::uint8_t { kAll, kOutputs };
+
 // The request with float32 for every type the conversion takes; nothing: it has none of these.
-std::optional<KernelRequest> widened_request(const KernelRequest& request, const FloatConversion& conversion);
+std::optional<KernelRequest> widened_request(const KernelRequest& request, const FloatConversion& conversion,
+                                             FloatPorts ports = FloatPorts::kAll);
 
 // kernel: of widened_request().
 std::unique_ptr<Kernel> make_through_float(const KernelRequest& request,
                                            std::shared_ptr<const FloatConversion> conversion,
-                                           std::unique_ptr<Kernel> kernel);
+                                           std::unique_ptr<Kernel> kernel, FloatPorts ports = FloatPorts::kAll);
 
 // Whether the request has bfloat16 in it and its plain kernel computes; plain kernels that only store, move or convert
 // elements, and those of optimisers, which read and write them one by one, take bfloat16 themselves.

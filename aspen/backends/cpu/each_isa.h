@@ -15,6 +15,8 @@
 #include <limits>
 #include <utility>
 
+#include "aspen/base/dtype.h"
+
 #if ASPEN_X86_CLONES
 #include <immintrin.h>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <type_traits>
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
@@ -164,10 +165,10 @@ Loop find_typed(const KernelRequest& request, std::span<const TypedRow<Loop>> ro
 
 }  // namespace
 
-void to_float(const Half* x, float* y, std::int64_t n) { ASPEN_BEST(half_to_float)(x, y, n); }
-void to_float(const BFloat16* x, float* y, std::int64_t n) { ASPEN_BEST(bfloat_to_float)(x, y, n); }
-void from_float(const float* x, Half* y, std::int64_t n) { ASPEN_BEST(float_to_half)(x, y, n); }
-void from_float(const float* x, BFloat16* y, std::int64_t n) { ASPEN_BEST(float_to_bfloat)(x, y, n); }
+void to_float(const Half* x, float* y, std::int64_t n) { ASPEN_BEST(widen<Half>)(x, y, n); }
+void to_float(const BFloat16* x, float* y, std::int64_t n) { ASPEN_BEST(widen<BFloat16>)(x, y, n); }
+void from_float(const float* x, Half* y, std::int64_t n) { ASPEN_BEST(narrow<Half>)(x, y, n); }
+void from_float(const float* x, BFloat16* y, std::int64_t n) { ASPEN_BEST(narrow<BFloat16>)(x, y, n); }
 
 std::unique_ptr<Kernel> make_unary_loop(const KernelRequest& request, UnaryLoop loop, const LoopParameters& parameters,
                                         std::string& why) {

@@ -11,6 +11,10 @@
 #include <utility>
 
 #include "aspen/backends/cpu/isa.h"
+#if ASPEN_X86_CLONES
+#include <cpuid.h>
+#endif
+
 #include "aspen/base/error.h"
 
 namespace aspen::onednn {
@@ -26,11 +30,30 @@ dnnl::cpu_isa most_for(Isa cap) {
   return dnnl::cpu_isa::sse41;
 }
 
+constexpr auto kBFloat16Isa = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+constexpr auto kTilesIsa = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+
+unsigned effective_isa() { return static_cast<unsigned>(dnnl::get_effective_cpu_isa()); }
+
+// Some hypervisors show the tile instructions of a CPU and hide their sizes, which oneDNN 2.6 then takes to be 0: its
+// products of bfloat16 die of an illegal instruction.
+bool hides_tile_sizes() {
+#if ASPEN_X86_CLONES
+  constexpr unsigned kFeatures = 7, kHasTiles = 1u << 24, kTileSizes = 0x1d;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(kFeatures, 0, &a, &b, &c, &d) == 0 || (d & kHasTiles) == 0) return false;
+  return __get_cpuid_count(kTileSizes, 0, &a, &b, &c, &d) == 0 || a == 0;  // a: how many kinds of sizes there are
+#else
+  return false;
+#endif
+}
+
 // Only the first user of oneDNN in a process can hold it to an instruction set.
 void apply_isa_cap() {
   std::optional<Isa> cap = isa_cap();
+  if (!cap && hides_tile_sizes()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);  // else: multiplies_bfloat16
   if (!cap || dnnl::set_max_cpu_isa(most_for(*cap)) == dnnl::status::success) return;
-  auto excess = static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & ~static_cast<unsigned>(most_for(*cap));
+  auto excess = effective_isa() & ~static_cast<unsigned>(most_for(*cap));
   if (excess == 0) return;
   throw UserError(
       "ASPEN_CPU_ISA={} came too late for oneDNN, which PyTorch has used in this process before; set "
@@ -39,6 +62,14 @@ void apply_isa_cap() {
       *cap == Isa::kBaseline ? "SSE41"
       : *cap == Isa::kAvx2   ? "AVX2"
                              : "AVX512_CORE");
+}
+
+dnnl::memory::data_type data_type(DType type) {
+  switch (type) {
+    case DType::kF32: return dnnl::memory::data_type::f32;
+    case DType::kBF16: return dnnl::memory::data_type::bf16;
+    default: throw InternalError("oneDNN is not used for {}", name_of(type));
+  }
 }
 
 }  // namespace
@@ -52,8 +83,17 @@ const dnnl::engine& engine() {
 std::string fingerprint() {
   engine();
   const dnnl_version_t& version = *dnnl_version();
-  return fmt::format("oneDNN {}.{}.{} with {:#x}", version.major, version.minor, version.patch,
-                     static_cast<unsigned>(dnnl::get_effective_cpu_isa()));
+  return fmt::format("oneDNN {}.{}.{} with {:#x}", version.major, version.minor, version.patch, effective_isa());
+}
+
+bool multiplies_bfloat16() {
+  engine();
+  static const bool multiplies = [] {
+    const unsigned isa = effective_isa();
+    const bool has_tiles = (isa & kTilesIsa) == kTilesIsa;
+    return (isa & kBFloat16Isa) == kBFloat16Isa && !(has_tiles && hides_tile_sizes());
+  }();
+  return multiplies;
 }
 
 #if DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP
@@ -77,15 +117,15 @@ dnnl::primitive_attr attributes() {
   return attributes;
 }
 
-Desc plain(const Dims& dims) {
+Desc plain(const Dims& dims, DType type) {
   Dims strides(dims.size(), 1);
   for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-  return Desc(dims, kF32, strides);
+  return strided(dims, strides, type);
 }
 
-Desc strided(const Dims& dims, const Dims& strides) { return Desc(dims, kF32, strides); }
+Desc strided(const Dims& dims, const Dims& strides, DType type) { return Desc(dims, data_type(type), strides); }
 
-Desc any_layout(const Dims& dims) { return Desc(dims, kF32, Tag::any); }
+Desc any_layout(const Dims& dims, DType type) { return Desc(dims, data_type(type), Tag::any); }
 
 // Objects of oneDNN that hold the pointers of a run. A run borrows one for as long as it takes; kept under a lock, as
 // it is short and a run is not.

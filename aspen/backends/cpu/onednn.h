@@ -19,10 +19,12 @@ namespace aspen::onednn {
 using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 using Desc = dnnl::memory::desc;
-inline constexpr auto kF32 = dnnl::memory::data_type::f32;
-
-// The first call holds oneDNN to the instruction set that ASPEN_CPU_ISA names (see isa.h).
+// The first call holds oneDNN to the instruction set that ASPEN_CPU_ISA names (see isa.h), and off the tile
+// instructions where they fault.
 const dnnl::engine& engine();
+// Whether oneDNN has instructions for products of bfloat16, which add up in float32. They take denormals for 0. Not
+// where ASPEN_CPU_ISA names an instruction set: all of those came before.
+bool multiplies_bfloat16();
 // "oneDNN 2.6.3 with 0x7ff": primitives are equal where version and instructions are.
 std::string fingerprint();
 
@@ -41,14 +43,14 @@ class OneThread {
   int before_;
 };
 
-// Float32 arithmetic only (an environment variable could ask oneDNN for bfloat16, whose tile instructions fault
-// under some hypervisors) and scratch memory given by the caller.
+// Arithmetic of the types of the operands only (an environment variable could ask oneDNN to round float32 to bfloat16)
+// and scratch memory given by the caller.
 dnnl::primitive_attr attributes();
 
-// Plain row-major layout of a tensor, or of a view of it with the given strides.
-Desc plain(const Dims& dims);
-Desc strided(const Dims& dims, const Dims& strides);
-Desc any_layout(const Dims& dims);
+// Plain row-major layout of a tensor, or of a view of it with the given strides. float32 or bfloat16.
+Desc plain(const Dims& dims, DType type = DType::kF32);
+Desc strided(const Dims& dims, const Dims& strides, DType type = DType::kF32);
+Desc any_layout(const Dims& dims, DType type = DType::kF32);
 
 struct Parameter {
   int index;  // DNNL_ARG_...

@@ -33,6 +33,21 @@ class VectorConversion final : public FloatConversion {
   }
 };
 
+KernelFactory through_float(KernelFactory make_float, FloatPorts ports) {
+  return [make_float = std::move(make_float), ports](const KernelRequest& request,
+                                                     std::string& why) -> std::unique_ptr<Kernel> {
+    auto conversion = vector_conversion();
+    std::optional<KernelRequest> wide = widened_request(request, *conversion, ports);
+    if (!wide) {
+      why = fmt::format("{}: nothing to widen", request.op);
+      return nullptr;
+    }
+    std::unique_ptr<Kernel> kernel = make_float(*wide, why);
+    if (kernel == nullptr) return nullptr;
+    return make_through_float(request, std::move(conversion), std::move(kernel), ports);
+  };
+}
+
 }  // namespace
 
 std::shared_ptr<const FloatConversion> vector_conversion() {
@@ -40,20 +55,8 @@ std::shared_ptr<const FloatConversion> vector_conversion() {
   return conversion;
 }
 
-KernelFactory widened(KernelFactory make_float) {
-  return
-      [make_float = std::move(make_float)](const KernelRequest& request, std::string& why) -> std::unique_ptr<Kernel> {
-        auto conversion = vector_conversion();
-        std::optional<KernelRequest> wide = widened_request(request, *conversion);
-        if (!wide) {
-          why = fmt::format("{}: nothing to widen", request.op);
-          return nullptr;
-        }
-        std::unique_ptr<Kernel> kernel = make_float(*wide, why);
-        if (kernel == nullptr) return nullptr;
-        return make_through_float(request, std::move(conversion), std::move(kernel));
-      };
-}
+KernelFactory widened(KernelFactory make_float) { return through_float(std::move(make_float), FloatPorts::kAll); }
+KernelFactory rounded(KernelFactory make_float) { return through_float(std::move(make_float), FloatPorts::kOutputs); }
 
 std::unique_ptr<Kernel> make_reference_kernel(const KernelRequest& request, std::string& why) {
   static const KernelRegistry kernels = [] {

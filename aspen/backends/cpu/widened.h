@@ -12,6 +12,8 @@ std::shared_ptr<const FloatConversion> vector_conversion();
 
 // Declines requests without half or bfloat16, and whatever `make_float` declines.
 KernelFactory widened(KernelFactory make_float);
+// The same for a `make_float` that reads half and bfloat16 itself and gives float32.
+KernelFactory rounded(KernelFactory make_float);
 
 // As a `make_float`: the reference kernel, for ops without a kernel of ours. Where halves are converted one by one in
 // software, its float loops are several times as fast as those in half.

@@ -10,6 +10,7 @@
 namespace aspen {
 namespace {
 
+using onednn::any_layout;
 using onednn::Desc;
 using onednn::Dims;
 using onednn::Primitive;
@@ -30,6 +31,7 @@ struct Operand {
 
 struct Geometry {
   Dims x, w, y, strides, dilations, padding;
+  DType type = DType::kF32, w_type = DType::kF32;  // of x and y, of the weights or the gradient by them
 };
 
 Geometry geometry_of(const ConvAttrs& attrs, const ConvTypes& types) {
@@ -43,6 +45,8 @@ Geometry geometry_of(const ConvAttrs& attrs, const ConvTypes& types) {
   }
   g.strides = attrs.stride;
   g.padding = attrs.padding;
+  g.type = types.x.dtype;
+  g.w_type = types.w.dtype;
   for (std::int64_t d : attrs.dilation) g.dilations.push_back(d - 1);  // oneDNN counts the gaps
   return g;
 }
@@ -50,9 +54,9 @@ Geometry geometry_of(const ConvAttrs& attrs, const ConvTypes& types) {
 dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, bool bias) {
   auto kind = dnnl::prop_kind::forward_training;
   auto algorithm = dnnl::algorithm::convolution_direct;
-  Desc x = onednn::any_layout(g.x), w = onednn::any_layout(g.w), y = onednn::any_layout(g.y);
+  Desc x = any_layout(g.x, g.type), w = any_layout(g.w, g.type), y = any_layout(g.y, g.type);
   using Description = dnnl::convolution_forward::desc;
-  Description description = bias ? Description(kind, algorithm, x, w, onednn::plain({g.y[1]}), y, g.strides,
+  Description description = bias ? Description(kind, algorithm, x, w, onednn::plain({g.y[1]}, g.type), y, g.strides,
                                                g.dilations, g.padding, g.padding)
                                  : Description(kind, algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding);
   return {description, onednn::attributes(), onednn::engine()};
@@ -66,12 +70,12 @@ class ConvPrimitive {
     onednn::OneThread one_thread;
     auto forward = forward_desc(g, bias);
     auto algorithm = dnnl::algorithm::convolution_direct;
-    Desc x = onednn::any_layout(g.x), w = onednn::any_layout(g.w), y = onednn::any_layout(g.y);
-    Desc held_x = onednn::plain(g.x), held_w = onednn::plain(g.w);
+    Desc x = any_layout(g.x, g.type), w = any_layout(g.w, g.w_type), y = any_layout(g.y, g.type);
+    Desc held_x = onednn::plain(g.x, g.type), held_w = onednn::plain(g.w, g.w_type);
     if (pass == ConvPass::kForward) {
       inputs_.emplace_back(DNNL_ARG_SRC, held_x, forward.src_desc(), false);
       inputs_.emplace_back(DNNL_ARG_WEIGHTS, held_w, forward.weights_desc(), false);
-      Desc held_bias = onednn::plain({g.y[1]});
+      Desc held_bias = onednn::plain({g.y[1]}, g.type);
       if (bias) inputs_.emplace_back(DNNL_ARG_BIAS, held_bias, held_bias, false);
       result_ = Operand(DNNL_ARG_DST, held_y, forward.dst_desc(), true);
       primitive_ = Primitive::of<dnnl::convolution_forward>(forward, parameters());
@@ -194,7 +198,9 @@ class OneDnnConv final : public Kernel {
   OneDnnConv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types)
       : parts_(parts_of(pass, attrs, types)), part_types_(types_of_part(types, parts_)),
         conv_(pass, geometry_of(attrs, part_types_), types.bias,
-              onednn::strided(part_types_.y.shape, contiguous_strides(types.y.shape))),
+              onednn::strided(part_types_.y.shape, contiguous_strides(types.y.shape), types.y.dtype)),
+        element_(static_cast<std::int64_t>(size_of(types.x.dtype))),
+        result_element_(pass == ConvPass::kWeightGrad ? static_cast<std::int64_t>(size_of(types.w.dtype)) : element_),
         adds_up_(pass == ConvPass::kWeightGrad && parts_.of_images) {
     std::int64_t x = part_types_.x.numel(), y = part_types_.y.numel(), w = part_types_.w.numel();
     std::int64_t y_channels = y / part_types_.y.shape[0];
@@ -234,7 +240,7 @@ class OneDnnConv final : public Kernel {
     std::byte* parts;  // part_bytes each
     std::size_t part_bytes;
   };
-  // Floats from part to part.
+  // Elements from part to part.
   struct Steps {
     std::int64_t inputs[2] = {0, 0}, result = 0, bias = 0;
   };
@@ -267,7 +273,7 @@ class OneDnnConv final : public Kernel {
     onednn::Workspace workspace(memory.parts + static_cast<std::size_t>(part) * memory.part_bytes);
     PartMemory own = plan_part(workspace);
     auto input = [&](std::size_t i, std::int64_t step) {
-      return static_cast<const float*>(args.inputs[i]) + part * step;
+      return static_cast<const std::byte*>(args.inputs[i]) + part * step * element_;
     };
     const void* inputs[3] = {input(0, steps_.inputs[0]), input(1, steps_.inputs[1]),
                              conv_.num_inputs() > 2 ? input(2, steps_.bias) : nullptr};
@@ -276,7 +282,7 @@ class OneDnnConv final : public Kernel {
       if (!is_shared(i)) conv_.copy_input(i, inputs[i], own.inputs[i], own.scratch);
       inputs[i] = is_shared(i) ? memory.shared[i] : own.inputs[i];
     }
-    float* result = static_cast<float*>(args.outputs[0]) + part * steps_.result;
+    void* result = static_cast<std::byte*>(args.outputs[0]) + part * steps_.result * result_element_;
     if (adds_up_ && part > 0) result = memory.sums + (part - 1) * part_types_.w.numel();
     if (conv_.result_copy_bytes() == 0) return conv_.run(inputs, result, own.scratch);
     conv_.run(inputs, own.result, own.scratch);
@@ -286,7 +292,8 @@ class OneDnnConv final : public Kernel {
   ConvParts parts_;
   ConvTypes part_types_;
   ConvPrimitive conv_;
-  bool adds_up_;  // the result is the sum over the parts
+  std::int64_t element_, result_element_;  // bytes
+  bool adds_up_;                           // the result is the sum over the parts
   Steps steps_;
   std::size_t workspace_bytes_ = 0;
 };

@@ -1,4 +1,5 @@
 // Convolution and its gradients by oneDNN: any number of spatial axes, groups, strides. Called by the conv kernels.
+// float32, or bfloat16 where the CPU multiplies it; the gradient by the weights is float32, so that it is rounded once.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,9 @@
-// Products of matrices: our own loops for small ones, oneDNN matmul for the rest.
+// Products of matrices: our own loops for small ones, oneDNN matmul for the rest, and for bfloat16 where the CPU
+// multiplies it.
 #include "aspen/ops/dot/dot.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "aspen/backends/api/kernel.h"
 #include "aspen/backends/cpu/chunks.h"
@@ -17,6 +19,9 @@ namespace {
 struct DotShape {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
+  DType type = DType::kF32;
+
+  std::int64_t products() const { return batch * m * n * k; }
 };
 
 DotShape shape_of(const KernelRequest& request) {
@@ -31,6 +36,7 @@ DotShape shape_of(const KernelRequest& request) {
   s.k = attrs.transpose_a ? a[rank - 2] : a[rank - 1];
   s.transpose_a = attrs.transpose_a;
   s.transpose_b = attrs.transpose_b;
+  s.type = request.outputs[0].dtype;
   return s;
 }
 
@@ -47,8 +53,9 @@ CutAxis cut_axis(const DotShape& s) {
 class DotChunks {
  public:
   // `cost` in nanoseconds per multiply-add; chunks of a single product have at least `least` rows or columns.
-  DotChunks(const DotShape& s, double cost, std::int64_t least) : s_(s), axis_(cut_axis(s)) {
-    double total = cost * static_cast<double>(s.batch * s.m * s.n * s.k);
+  DotChunks(const DotShape& s, double cost, std::int64_t least)
+      : s_(s), axis_(cut_axis(s)), element_(static_cast<std::int64_t>(size_of(s.type))) {
+    double total = cost * static_cast<double>(s.products());
     switch (axis_) {
       case CutAxis::kBatch:
         chunks_ = cut(s.batch, total);
@@ -76,9 +83,10 @@ class DotChunks {
   template <class F>
   void for_each(const KernelArgs& args, F&& work) const {
     for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      work(chunk, static_cast<const float*>(args.inputs[0]) + chunk.begin * a_step_,
-           static_cast<const float*>(args.inputs[1]) + chunk.begin * b_step_,
-           static_cast<float*>(args.outputs[0]) + chunk.begin * c_step_);
+      const std::int64_t bytes = chunk.begin * element_;
+      work(chunk, static_cast<const std::byte*>(args.inputs[0]) + a_step_ * bytes,
+           static_cast<const std::byte*>(args.inputs[1]) + b_step_ * bytes,
+           static_cast<std::byte*>(args.outputs[0]) + c_step_ * bytes);
     });
   }
 
@@ -91,6 +99,7 @@ class DotChunks {
 
   DotShape s_;
   CutAxis axis_;
+  std::int64_t element_;  // bytes
   Chunks chunks_;
   std::int64_t a_step_ = 0, b_step_ = 0, c_step_ = 0;
 };
@@ -101,15 +110,18 @@ class SmallDot final : public Kernel {
     gemm_ = {s.m, s.n, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, s.transpose_b ? s.k : s.n, s.n};
   }
   void run(const KernelArgs& args) const override {
-    chunks_.for_each(args, [&](const Chunk& chunk, const float* a, const float* b, float* c) {
-      DotShape part = chunk.index + 1 < chunks_.count() ? chunks_.shape() : chunks_.last_shape();
-      GemmShape gemm = gemm_;
-      gemm.m = part.m;
-      gemm.n = part.n;
-      for (std::int64_t i = 0; i < part.batch; ++i, a += s_.m * s_.k, b += s_.k * s_.n, c += s_.m * s_.n) {
-        s_.transpose_b ? gemm_columns(gemm, a, b, c) : gemm_rows(gemm, a, b, c);
-      }
-    });
+    chunks_.for_each(
+        args, [&](const Chunk& chunk, const std::byte* a_bytes, const std::byte* b_bytes, std::byte* c_bytes) {
+          auto *a = reinterpret_cast<const float*>(a_bytes), *b = reinterpret_cast<const float*>(b_bytes);
+          auto* c = reinterpret_cast<float*>(c_bytes);
+          DotShape part = chunk.index + 1 < chunks_.count() ? chunks_.shape() : chunks_.last_shape();
+          GemmShape gemm = gemm_;
+          gemm.m = part.m;
+          gemm.n = part.n;
+          for (std::int64_t i = 0; i < part.batch; ++i, a += s_.m * s_.k, b += s_.k * s_.n, c += s_.m * s_.n) {
+            s_.transpose_b ? gemm_columns(gemm, a, b, c) : gemm_rows(gemm, a, b, c);
+          }
+        });
   }
 
  private:
@@ -133,8 +145,8 @@ struct OneDnnProduct {
     if (s.batch == 1) {  // two dimensions reach kernels that three do not
       for (auto* dims : {&a_dims, &b_dims, &c_dims, &a_strides, &b_strides, &c_strides}) dims->erase(dims->begin());
     }
-    onednn::Desc a = onednn::strided(a_dims, a_strides), b = onednn::strided(b_dims, b_strides);
-    onednn::Desc c = onednn::strided(c_dims, c_strides);
+    onednn::Desc a = onednn::strided(a_dims, a_strides, s.type), b = onednn::strided(b_dims, b_strides, s.type);
+    onednn::Desc c = onednn::strided(c_dims, c_strides, s.type);
     result_bytes = c.get_size();
     onednn::OneThread one_thread;
     dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), onednn::attributes(), onednn::engine());
@@ -154,9 +166,9 @@ bool needs_dense_parts(const DotShape& s, const DotChunks& chunks) {
 
 class OneDnnDot final : public Kernel {
  public:
-  explicit OneDnnDot(const DotShape& s)
-      : chunks_(s, kMultiplyAddCost, least_part(s)), row_(s.n), dense_(needs_dense_parts(s, chunks_)),
-        product_(s, chunks_.shape(), dense_) {
+  OneDnnDot(const DotShape& s, double cost)
+      : chunks_(s, cost, least_part(s)), dense_(needs_dense_parts(s, chunks_)), element_(size_of(s.type)),
+        row_bytes_(static_cast<std::size_t>(s.n) * element_), product_(s, chunks_.shape(), dense_) {
     if (chunks_.has_shorter_last()) last_ = OneDnnProduct(s, chunks_.last_shape(), dense_);
     onednn::Workspace count;
     plan(count);
@@ -170,7 +182,7 @@ class OneDnnDot final : public Kernel {
   }
 
   void run(const KernelArgs& args) const override {
-    chunks_.for_each(args, [&](const Chunk& chunk, const float* a, const float* b, float* c) {
+    chunks_.for_each(args, [&](const Chunk& chunk, const std::byte* a, const std::byte* b, std::byte* c) {
       bool shorter = chunks_.has_shorter_last() && chunk.index + 1 == chunks_.count();
       onednn::Workspace workspace(static_cast<std::byte*>(args.workspace) +
                                   static_cast<std::size_t>(chunk.index) * chunk_bytes_);
@@ -178,24 +190,25 @@ class OneDnnDot final : public Kernel {
       const OneDnnProduct& product = shorter ? last_ : product_;
       product.matmul.run({a, b, dense_ ? dense : c}, scratch);
       if (!dense_) return;
-      std::int64_t rows = chunks_.shape().m, columns = chunk.size();
-      for (std::int64_t i = 0; i < rows; ++i) std::copy_n(dense + i * columns, columns, c + i * row_);
+      const auto rows = static_cast<std::size_t>(chunks_.shape().m);
+      const std::size_t bytes = static_cast<std::size_t>(chunk.size()) * element_;
+      for (std::size_t i = 0; i < rows; ++i) std::memcpy(c + i * row_bytes_, dense + i * bytes, bytes);
     });
   }
 
  private:
   struct ChunkMemory {
-    float* dense;
+    std::byte* dense;
     void* scratch;
   };
   ChunkMemory plan(onednn::Workspace& workspace) const {
-    auto* dense = workspace.take<float>(dense_ ? product_.result_bytes : 0);
+    auto* dense = workspace.take<std::byte>(dense_ ? product_.result_bytes : 0);
     return {dense, workspace.take(std::max(product_.matmul.scratch_bytes(), last_.matmul.scratch_bytes()))};
   }
 
   DotChunks chunks_;
-  std::int64_t row_;  // floats of a row of the result
-  bool dense_;        // chunks of the result pass through the workspace
+  bool dense_;                       // chunks of the result pass through the workspace
+  std::size_t element_, row_bytes_;  // of the result
   OneDnnProduct product_, last_;
   std::size_t chunk_bytes_ = 0;
 };
@@ -215,18 +228,31 @@ std::unique_ptr<Kernel> make_dot(const KernelRequest& request, std::string& why)
     return nullptr;
   }
   DotShape s = shape_of(request);
-  if (s.batch * s.m * s.n * s.k == 0) {
+  if (s.products() == 0) {
     why = "dot: an empty operand";
     return nullptr;
   }
   if (is_small(s)) return std::make_unique<SmallDot>(s);
-  return std::make_unique<OneDnnDot>(s);
+  return std::make_unique<OneDnnDot>(s, kMultiplyAddCost);
+}
+
+// With twice the products per instruction and half the bytes, ahead of float32 between two conversions from the
+// smallest products on (microseconds on one core: 32^3 0.9/1.6, 64^3 2.9/5.5, 512^3 1182/2440).
+std::unique_ptr<Kernel> make_bfloat16_dot(const KernelRequest& request, std::string& why) {
+  constexpr std::int64_t kLeast = 32 * 32 * 32;
+  DotShape s = shape_of(request);
+  if (s.type == DType::kBF16 && s.products() >= kLeast && onednn::multiplies_bfloat16()) {
+    return std::make_unique<OneDnnDot>(s, kMultiplyAddCost / 2);
+  }
+  why = "dot: no instructions for bf16, or not worth it";
+  return nullptr;
 }
 
 }  // namespace
 
 void register_dot_cpu(KernelRegistry& kernels) {
   kernels.add("dot", half_partials(make_dot, dot_axes));
+  kernels.add("dot", make_bfloat16_dot);
   add_with_half(kernels, "dot", make_dot);
 }
 

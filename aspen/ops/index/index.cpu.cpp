@@ -8,6 +8,7 @@
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/index/check_index.h"
+#include "aspen/ops/index/scatter_rows_narrow.cpu.h"
 
 namespace aspen {
 namespace {
@@ -316,7 +317,9 @@ void register_index_cpu(KernelRegistry& kernels) {
   kernels.add("gather", make_gather);
   add_with_half(kernels, "sum_rows", make_sum_rows);
   add_with_half(kernels, "scatter", make_write<false>);
-  add_with_half(kernels, "scatter_rows", make_write<true>);
+  kernels.add("scatter_rows", make_write<true>);
+  kernels.add("scatter_rows", narrow_scatter_rows(make_write<true>));
+  kernels.add("scatter_rows", widened(make_write<true>));
 }
 
 }  // namespace aspen

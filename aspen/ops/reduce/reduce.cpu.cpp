@@ -1,4 +1,4 @@
-// Reductions of float32, half, int32 and bool; positions of extremes and scans have files of their own.
+// Reductions of float32, half, bfloat16, int32 and bool; positions of extremes and scans have files of their own.
 #include "aspen/ops/reduce/reduce.h"
 
 #include <algorithm>
@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 8192;  // elements of a row joined before they meet the total
 
+// Results of half and bfloat16 are float32.
 struct ReduceLoops {
   void (*part)(const ReductionPlan& plan, const ReductionPart& part, const void* x, void* y);
   // A single output takes several threads by blocks, which are joined in the order a single thread joins them.
@@ -38,7 +39,7 @@ namespace aspen {
 namespace {
 
 // All of a tensor: one contiguous row.
-std::unique_ptr<Kernel> make_whole_reduction(const TensorType& x, const ReduceLoops& loops) {
+std::unique_ptr<Kernel> make_whole_reduction(const TensorType& x, DType result, const ReduceLoops& loops) {
   std::int64_t n = x.numel(), blocks = (n + kBlock - 1) / kBlock;
   Chunks chunks = cut(blocks, kReadCost * static_cast<double>(n));
   return make_kernel(
@@ -47,18 +48,18 @@ std::unique_ptr<Kernel> make_whole_reduction(const TensorType& x, const ReduceLo
                        [&](const Chunk& chunk) { loops.blocks(args.inputs[0], n, chunk, args.workspace); });
         loops.join(args.workspace, blocks, args.outputs[0]);
       },
-      static_cast<std::size_t>(blocks) * size_of(x.dtype));
+      static_cast<std::size_t>(blocks) * size_of(result));
 }
 
 std::unique_ptr<Kernel> make_reduction(const KernelRequest& request, std::string& why) {
-  const TensorType& x = request.inputs[0].type;
+  const TensorType &x = request.inputs[0].type, &y = request.outputs[0];
   const ReduceLoops* loops = ASPEN_BEST(find_reduction)(request.op, x.dtype);
-  if (loops == nullptr || x.numel() == 0) {
+  if (loops == nullptr || x.numel() == 0 || is_narrow_float(y.dtype)) {
     why = fmt::format("{}: no vector loop for {}", request.op, to_string(x));
     return nullptr;
   }
   ReductionPlan plan(x.shape, request.attrs.as<ReduceAttrs>().axes);
-  if (plan.outputs() == 1) return make_whole_reduction(x, *loops);
+  if (plan.outputs() == 1) return make_whole_reduction(x, y.dtype, *loops);
   ReductionParts parts(plan, kReadCost, 128);
   return make_kernel([plan, parts, part_of = loops->part](const KernelArgs& args) {
     parts.for_each(args, [&](const ReductionPart& part) { part_of(plan, part, args.inputs[0], args.outputs[0]); });
@@ -69,7 +70,8 @@ std::unique_ptr<Kernel> make_reduction(const KernelRequest& request, std::string
 
 void register_reduce_cpu(KernelRegistry& kernels) {
   for (const char* op : {"reduce_sum", "reduce_prod", "reduce_max", "reduce_min"}) {
-    add_with_half(kernels, op, make_reduction);
+    kernels.add(op, make_reduction);
+    kernels.add(op, rounded(make_reduction));
   }
   add_with_half(kernels, "argreduce", make_argreduce);
   for (const char* op : {"cumsum", "cumprod", "cumprod_grad"}) add_with_half(kernels, op, make_scan);

@@ -2,6 +2,7 @@
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/row_tiles.h"
 #include "aspen/backends/cpu/widened.h"
 
 namespace aspen {
@@ -99,10 +100,18 @@ std::unique_ptr<Kernel> make_softmax_grad(const KernelRequest& request, std::str
 }  // namespace
 
 void register_softmax_cpu(KernelRegistry& kernels) {
-  add_with_half(kernels, "softmax", make_softmax<false>);
-  add_with_half(kernels, "log_softmax", make_softmax<true>);
-  add_with_half(kernels, "softmax_grad", make_softmax_grad<false>);
-  add_with_half(kernels, "log_softmax_grad", make_softmax_grad<true>);
+  auto axes_before = [](const KernelRequest& request) {
+    return normalize_axis(request.attrs.as<SoftmaxAttrs>().axis, request.outputs[0].shape, "softmax");
+  };
+  auto add = [&](const char* op, const KernelFactory& make_float) {
+    kernels.add(op, make_float);
+    kernels.add(op, by_row_tiles(widened(make_float), axes_before));
+    kernels.add(op, widened(make_float));
+  };
+  add("softmax", make_softmax<false>);
+  add("log_softmax", make_softmax<true>);
+  add("softmax_grad", make_softmax_grad<false>);
+  add("log_softmax_grad", make_softmax_grad<true>);
 }
 
 }  // namespace aspen
