@@ -1,5 +1,6 @@
 #include "aspen/ops/conv/conv.h"
 
+#include "aspen/ops/unary/unary.h"
 #include "tests/cpu/compare.h"
 
 namespace aspen::testing {
@@ -34,6 +35,46 @@ TEST_P(Conv, ForwardMatchesTheReference) {
   compare("conv", Attrs::of(c.attrs), {f32(c.x), f32(c.w), f32({c.w[0]})});
 }
 
+// x, w and what conv_affine does to their convolution.
+InputTypes affine_inputs(const ConvCase& c) {
+  Shape y = result_shape(c), channels(y.size(), 1);
+  channels[1] = y[1];
+  return {f32(c.x), f32(c.w), f32({c.w[0]}), f32(channels), f32(channels), f32(y)};
+}
+
+TEST_P(Conv, WithWhatFollowsMatchesTheReference) {
+  const ConvCase& c = GetParam();
+  InputTypes inputs = affine_inputs(c);
+  compare("conv_affine", Attrs::of(ConvAffineAttrs{c.attrs, 0, 6}), inputs);
+  for (std::size_t missing = 2; missing < inputs.size(); ++missing) {
+    InputTypes others = inputs;
+    others[missing].reset();
+    compare("conv_affine", Attrs::of(ConvAffineAttrs{c.attrs, -0.5}), others);
+  }
+}
+
+// As the pass that makes conv_affine promises.
+TEST_P(Conv, WithWhatFollowsHasTheBitsOfTheOpsItStandsFor) {
+  const ConvCase& c = GetParam();
+  const InputTypes inputs = affine_inputs(c);
+  std::mt19937 random(7);
+  std::vector<Buffer> buffers;
+  for (const auto& type : inputs) buffers.push_back(random_buffer(*type, random, -1, 1, 2));
+  auto run = [](const char* op, const Attrs& attrs, const InputTypes& types, const std::vector<const void*>& pointers) {
+    return std::move(run_kernel(tuned_backend(), request_of(op, attrs, types), pointers)[0]);
+  };
+  auto at = [&](std::size_t i) { return buffers[i].get(); };
+  Buffer affine = run("conv_affine", Attrs::of(ConvAffineAttrs{c.attrs, -0.5, 1}), inputs,
+                      {at(0), at(1), at(2), at(3), at(4), at(5)});
+  const std::optional<TensorType> &y = inputs[5], &channels = inputs[3];
+  Buffer conv = run("conv", Attrs::of(c.attrs), {inputs[0], inputs[1], inputs[2]}, {at(0), at(1), at(2)});
+  Buffer scaled = run("mul", {}, {y, channels}, {conv.get(), at(3)});
+  Buffer shifted = run("add", {}, {y, channels}, {scaled.get(), at(4)});
+  Buffer sum = run("add", {}, {y, y}, {shifted.get(), at(5)});
+  Buffer clamped = run("clamp", Attrs::of(ClampAttrs{-0.5, 1}), {y}, {sum.get()});
+  expect_close(*y, clamped, affine, 0, "conv_affine");
+}
+
 TEST_P(Conv, InputGradientMatchesTheReference) {
   const ConvCase& c = GetParam();
   compare("conv_input_grad", Attrs::of(ConvGradAttrs{c.attrs, c.x}), {f32(result_shape(c)), f32(c.w)});
@@ -57,6 +98,11 @@ INSTANTIATE_TEST_SUITE_P(
         ConvCase{"UnevenKernel", {16, 2, 8, 9}, {5, 2, 2, 4}, {{1, 2}, {0, 3}, {2, 1}, 1}},
         ConvCase{"OneByOne", {16, 6, 7, 7}, {11, 6, 1, 1}, plane(1, 0)},
         ConvCase{"OneByOneManyChannels", {3, 70, 9, 11}, {53, 70, 1, 1}, plane(1, 0)},
+        ConvCase{"OneByOneOnePixelMore", {2, 40, 7, 7}, {30, 40, 1, 1}, plane(1, 0)},
+        ConvCase{"OneByOneTwoPixelsMore", {2, 21, 6, 3}, {11, 21, 1, 1}, plane(1, 0)},
+        ConvCase{"OneByOneThreePixelsMore", {1, 35, 5, 7}, {21, 35, 1, 1}, plane(1, 0)},
+        ConvCase{"OneByOneFourPixelsMore", {2, 33, 14, 14}, {50, 33, 1, 1}, plane(1, 0)},
+        ConvCase{"OneByOneDeep", {1, 4100, 3, 3}, {5, 4100, 1, 1}, plane(1, 0)},
         ConvCase{"OneByOneLongRows", {1, 33, 40, 41}, {49, 33, 1, 1}, plane(1, 0)},
         ConvCase{"OneByOneStrided", {3, 20, 9, 12}, {17, 20, 1, 1}, {{2, 3}, {0, 0}, {1, 1}, 1}},
         ConvCase{"OneByOneGroups", {5, 12, 7, 7}, {18, 4, 1, 1}, plane(2, 0, 1, 3)},

@@ -135,11 +135,15 @@ ConvAttrs plane(std::int64_t stride, std::int64_t padding, std::int64_t groups =
   return {{stride, stride}, {padding, padding}, {1, 1}, groups};
 }
 
-// Forward and both gradients.
+// Forward, with and without what follows, and both gradients.
 void add_conv(std::vector<LargeCase>& cases, const Shape& x, const Shape& w, const ConvAttrs& attrs) {
   Shape y{x[0], w[0]};
   for (std::size_t i = 0; i < 2; ++i) y.push_back((x[i + 2] + 2 * attrs.padding[i] - w[i + 2]) / attrs.stride[i] + 1);
   cases.push_back({"conv", Attrs::of(attrs), {f32(x), f32(w), f32({w[0]})}});
+  const TensorType channels = f32({1, w[0], 1, 1});
+  cases.push_back({"conv_affine",
+                   Attrs::of(ConvAffineAttrs{attrs, 0}),
+                   {f32(x), f32(w), std::nullopt, channels, channels, f32(y)}});
   cases.push_back({"conv_input_grad", Attrs::of(ConvGradAttrs{attrs, x}), {f32(y), f32(w)}});
   cases.push_back({"conv_weight_grad", Attrs::of(ConvGradAttrs{attrs, w}), {f32(x), f32(y)}});
 }

@@ -5,8 +5,8 @@
 
 namespace aspen {
 
-void gemm_rows(const GemmShape& shape, const float* a, const float* b, float* c, const float* start) {
-  ASPEN_BEST(gemm_rows)(shape, a, b, c, start);
+void gemm_rows(const GemmShape& shape, const float* a, const float* b, float* c, const GemmEnds& ends) {
+  ASPEN_BEST(gemm_rows)(shape, a, b, c, ends);
 }
 
 void gemm_columns(const GemmShape& shape, const float* a, const float* b, float* c, const GemmBatch& batch) {

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "aspen/backends/cpu/epilogue.h"
+
 namespace aspen {
 
 // C (m x n, row-major, stride c_row) = A * B. Element (i, p) of A is a[i * a_row + p * a_column].
@@ -14,8 +16,14 @@ struct GemmShape {
   std::int64_t c_row = 0;
 };
 
-// B is stored k x n: lanes run along n. Row i of the result begins with start[i], or with 0.
-void gemm_rows(const GemmShape& shape, const float* a, const float* b, float* c, const float* start = nullptr);
+// The sums of row i begin with start[i], or with 0; rows are the channels of what is done to them in the end.
+struct GemmEnds {
+  const float* start = nullptr;
+  const Epilogue* epilogue = nullptr;
+};
+
+// B is stored k x n: lanes run along n.
+void gemm_rows(const GemmShape& shape, const float* a, const float* b, float* c, const GemmEnds& ends = {});
 
 // So many products of equal shape, added up: the operands of the next lie so many floats further.
 struct GemmBatch {

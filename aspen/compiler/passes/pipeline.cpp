@@ -7,6 +7,7 @@
 #include "aspen/compiler/passes/anchor_tensors.h"
 #include "aspen/compiler/passes/canonicalise.h"
 #include "aspen/compiler/passes/fold_constants.h"
+#include "aspen/compiler/passes/fuse_convolutions.h"
 #include "aspen/compiler/passes/group_elementwise.h"
 #include "aspen/compiler/passes/hold_inputs.h"
 #include "aspen/compiler/passes/insert_optimizer.h"
@@ -67,6 +68,7 @@ const Pass kOverlapLoads{"overlap_loads",
                          overlap_loads,
                          {kPartitioned},
                          {kPartitioned}};
+const Pass kFuseConvolutions{"fuse_convolutions", "let convolutions do what follows them", fuse_convolutions};
 const Pass kRepeatQuick{"repeat_quick", "compute again what is computed faster than kept", repeat_quick};
 const Pass kGroupElementwise{"group_elementwise", "run pointwise ops that feed each other together", group_elementwise};
 const Pass kSchedule{"schedule",
@@ -117,6 +119,7 @@ std::vector<Pass> inference_pipeline() {
       kOverlapIo,
       kOverlapLoads,
       // What runs as one op, and what it then need not be handed.
+      kFuseConvolutions,
       kRepeatQuick,
       kRemoveDead,
       kGroupElementwise,
@@ -130,7 +133,7 @@ const std::vector<Pass>& all_passes() {
       kSelectLoss,      kDifferentiate, kAnchorGradients, kAccumulateGradients, kInsertOptimizer,  kAnchorTensors,
       kHoldInputs,      kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,         kMergeCommon,
       kSimplifyBodies,  kRemoveDead,    kRecompute,       kShardWeights,        kPlaceVariables,   kPartition,
-      kInsertTransfers, kOverlapIo,     kOverlapLoads,    kRepeatQuick,         kGroupElementwise, kSchedule};
+      kInsertTransfers, kOverlapIo,     kOverlapLoads,    kFuseConvolutions, kRepeatQuick,         kGroupElementwise, kSchedule};
   return passes;
 }
 

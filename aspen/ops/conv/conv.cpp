@@ -1,9 +1,12 @@
 // Convolutions over one to three spatial axes. With N batch, C channels in, O channels out, taps t and groups,
 //   y[n, o, p]  = bias[o] + sum over c, t of w[o, c, t] * x[n, c, p * stride + t * dilation - padding]
+//   conv_affine:       min(max(y * scale[o] + shift[o] + other[n, o, p], low), high), made by fuse_convolutions
 //   conv_input_grad:   dx = the same sum read by x, given g and w
 //   conv_weight_grad:  dw = the same sum read by w, given x and g
 // The three are the gradients of one another, since the sum is linear in x, w and g alike.
 #include "aspen/ops/conv/conv.h"
+
+#include <cmath>
 
 #include "aspen/ops/build.h"
 
@@ -45,12 +48,30 @@ TensorType result_of(const InferContext& c, const ConvAttrs& attrs, const Tensor
   return y;
 }
 
-std::vector<TensorType> infer_conv(const InferContext& c) {
-  TensorType y = result_of(c, c.attrs<ConvAttrs>(), c.in(0), c.in(1));
-  if (c.has(2)) {
-    TensorType bias{y.dtype, {y.shape[1]}};
-    c.check(c.in(2) == bias, "the bias is {}, expected {}.", to_string(c.in(2)), to_string(bias));
-  }
+void check_operand(const InferContext& c, std::size_t input, const char* name, const TensorType& expected) {
+  if (!c.has(input)) return;
+  c.check(c.in(input) == expected, "the {} is {}, expected {}.", name, to_string(c.in(input)), to_string(expected));
+}
+
+TensorType infer_forward(const InferContext& c, const ConvAttrs& attrs) {
+  TensorType y = result_of(c, attrs, c.in(0), c.in(1));
+  check_operand(c, 2, "bias", {y.dtype, {y.shape[1]}});
+  return y;
+}
+
+std::vector<TensorType> infer_conv(const InferContext& c) { return {infer_forward(c, c.attrs<ConvAttrs>())}; }
+
+std::vector<TensorType> infer_affine(const InferContext& c) {
+  const auto& attrs = c.attrs<ConvAffineAttrs>();
+  TensorType y = infer_forward(c, attrs.conv);
+  c.check(is_floating(y.dtype), "takes floating point, not {}.", to_string(y));
+  c.check(!std::isnan(attrs.low) && !std::isnan(attrs.high), "bounds {} and {}; expected numbers.", attrs.low,
+          attrs.high);
+  TensorType channels{y.dtype, Shape(y.shape.size(), 1)};
+  channels.shape[1] = y.shape[1];
+  check_operand(c, 3, "scale", channels);
+  check_operand(c, 4, "shift", channels);
+  check_operand(c, 5, "other summand", y);
   return {y};
 }
 
@@ -128,6 +149,19 @@ void define_conv(OpRegistry& ops) {
                     .infer(infer_conv)
                     .gradient(conv_gradient)
                     .products([](const Op& op) { return conv_products(*op.input(1), *op.output()); });
+  OpDef& affine = ops.define<ConvAffineAttrs>("conv_affine")
+                      .summary(
+                          "A convolution and what follows it: times scale, plus shift, plus another tensor, between "
+                          "bounds; each step rounds as the op it stands for, and NaN stays.")
+                      .input("x", "(N, C, spatial...), floating point")
+                      .input("w", "(O, C / groups, kernel...)")
+                      .optional_input("bias", "(O)")
+                      .optional_input("scale", "(1, O, 1...)")
+                      .optional_input("shift", "(1, O, 1...)")
+                      .optional_input("other", "shape of y")
+                      .output("y", "(N, O, spatial...)")
+                      .infer(infer_affine)
+                      .products([](const Op& op) { return conv_products(*op.input(1), *op.output()); });
   OpDef& input_grad = ops.define<ConvGradAttrs>("conv_input_grad")
                           .summary("Gradient of conv by its input; the forward pass of a transposed convolution.")
                           .input("g", "gradient of the convolution's result")
@@ -145,6 +179,10 @@ void define_conv(OpRegistry& ops) {
                            .products([](const Op& op) { return conv_products(*op.output(), *op.input(1)); });
   for (const Case& e : example_cases()) {
     conv.example({.inputs = {f32(e.x), f32(e.w), f32({e.w[0]})}, .attrs = Attrs::of(e.attrs)});
+    Shape channels(e.y.size(), 1);
+    channels[1] = e.w[0];
+    affine.example({.inputs = {f32(e.x), f32(e.w), f32({e.w[0]}), f32(channels), f32(channels), f32(e.y)},
+                    .attrs = Attrs::of(ConvAffineAttrs{e.attrs, -0.5, 1})});
     input_grad.example({.inputs = {f32(e.y), f32(e.w)}, .attrs = Attrs::of(ConvGradAttrs{e.attrs, e.x})});
     weight_grad.example({.inputs = {f32(e.x), f32(e.y)}, .attrs = Attrs::of(ConvGradAttrs{e.attrs, e.w})});
   }

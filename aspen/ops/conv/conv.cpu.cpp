@@ -1,4 +1,4 @@
-// conv and its two gradients, by the first that takes them: products of matrices for kernels of one pixel
+// conv, conv_affine and the two gradients of conv, by the first that takes them: products of matrices for kernels of one pixel
 // (conv_pointwise), plane by plane where channels do not mix (conv_depthwise), one image per lane for few channels
 // (conv_lanes), one product for the gradient by many weights from few pixels (conv_unfolded), oneDNN for the rest.
 #include "aspen/ops/conv/conv.h"
@@ -9,6 +9,7 @@
 #include "aspen/backends/cpu/onednn.h"
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/conv/conv_depthwise.cpu.h"
+#include "aspen/ops/conv/conv_finish.cpu.h"
 #include "aspen/ops/conv/conv_lanes.cpu.h"
 #include "aspen/ops/conv/conv_onednn.cpu.h"
 #include "aspen/ops/conv/conv_partials.ref.h"
@@ -21,6 +22,7 @@ namespace {
 struct ConvRequest {
   ConvAttrs attrs;
   ConvTypes types;
+  ConvFinish finish = {};
 };
 
 ConvRequest read(ConvPass pass, const KernelRequest& request) {
@@ -33,7 +35,9 @@ ConvRequest read(ConvPass pass, const KernelRequest& request) {
     case ConvPass::kForward: break;
   }
   bool bias = request.inputs.size() > 2 && request.inputs[2].present;
-  return {request.attrs.as<ConvAttrs>(), {a, b, result, bias}};
+  if (request.op == "conv") return {request.attrs.as<ConvAttrs>(), {a, b, result, bias}};
+  const auto& affine = request.attrs.as<ConvAffineAttrs>();
+  return {affine.conv, {a, b, result, bias}, ConvFinish(affine)};
 }
 
 // One spatial axis is the last of two.
@@ -224,11 +228,11 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request, std::string& why
     why = "conv: an empty operand";
     return nullptr;
   }
-  if (auto kernel = make_pointwise_conv(kPass, c.attrs, c.types)) return kernel;
-  if (is_depthwise(c)) return make_depthwise_conv(kPass, plane_shape(c));
-  if (prefers_lanes(c)) return std::make_unique<LanesConv>(kPass, plane_shape(c));
+  if (auto kernel = make_pointwise_conv(kPass, c.attrs, c.types, c.finish)) return kernel;
+  if (is_depthwise(c)) return make_depthwise_conv(kPass, plane_shape(c), c.finish);
+  if (prefers_lanes(c)) return with_finish(std::make_unique<LanesConv>(kPass, plane_shape(c)), c.types, c.finish);
   if (kPass == ConvPass::kWeightGrad && prefers_unfolded(c)) return make_unfolded_weight_grad(c.attrs, c.types);
-  return make_onednn_conv(kPass, c.attrs, c.types);
+  return make_onednn_conv(kPass, c.attrs, c.types, c.finish);
 }
 
 // Where the CPU multiplies bfloat16, oneDNN does twice the products per instruction on half the bytes, and wins even
@@ -251,7 +255,7 @@ std::unique_ptr<Kernel> make_bfloat16_conv(const KernelRequest& request, std::st
   });
   ConvRequest c = read(kPass, request);
   if (is_bfloat16 && onednn::multiplies_bfloat16() && c.types.w.numel() > 0 && prefers_bfloat16(kPass, c)) {
-    return make_onednn_conv(kPass, c.attrs, c.types);
+    return make_onednn_conv(kPass, c.attrs, c.types, c.finish);
   }
   why = "conv: no instructions for bf16, or not worth it";
   return nullptr;
@@ -267,6 +271,7 @@ void register_conv_cpu(KernelRegistry& kernels) {
   kernels.add("conv_input_grad", make_bfloat16_conv<ConvPass::kInputGrad>);
   kernels.add("conv_weight_grad", rounded(make_bfloat16_conv<ConvPass::kWeightGrad>));
   add_with_half(kernels, "conv", make_conv<ConvPass::kForward>);
+  add_with_half(kernels, "conv_affine", make_conv<ConvPass::kForward>);
   add_with_half(kernels, "conv_input_grad", make_conv<ConvPass::kInputGrad>);
   add_with_half(kernels, "conv_weight_grad", make_conv<ConvPass::kWeightGrad>);
 }

@@ -1,6 +1,8 @@
 // Attributes of convolutions.
 #pragma once
 
+#include <limits>
+
 #include "aspen/base/attrs.h"
 
 namespace aspen {
@@ -17,6 +19,18 @@ struct ConvAttrs {
     v("padding", padding);
     v("dilation", dilation);
     v("groups", groups);
+  }
+};
+
+// conv_affine(x, w, bias?, scale?, shift?, other?): the convolution * scale + shift + other, held between bounds.
+struct ConvAffineAttrs {
+  ConvAttrs conv;
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+
+  void visit(AttrVisitor& v) {
+    conv.visit(v);
+    v("low", low);
+    v("high", high);
   }
 };
 

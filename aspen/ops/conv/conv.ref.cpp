@@ -138,9 +138,9 @@ void dispatch_sums(DType type, F&& f) {
   dispatch_floating(type, f);
 }
 
-void conv(const KernelCall& call) {
+void forward(const KernelCall& call, const ConvAttrs& attrs) {
   const TensorType &x_type = call.in_type(0), &w_type = call.in_type(1);
-  Geometry g = geometry(x_type.shape, w_type.shape, call.out_type(0).shape, call.attrs<ConvAttrs>());
+  Geometry g = geometry(x_type.shape, w_type.shape, call.out_type(0).shape, attrs);
   dispatch_sums(x_type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;
@@ -157,6 +157,29 @@ void conv(const KernelCall& call) {
         }
         store(work, g.out_plane(), call.out<T>(0) + (n * g.outputs + o) * g.out_plane());
       }
+    }
+  });
+}
+
+void conv(const KernelCall& call) { forward(call, call.attrs<ConvAttrs>()); }
+
+void conv_affine(const KernelCall& call) {
+  const auto& attrs = call.attrs<ConvAffineAttrs>();
+  forward(call, attrs.conv);
+  dispatch_floating(call.out_type(0).dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = Accumulator<T>;
+    const A low = static_cast<A>(attrs.low), high = static_cast<A>(attrs.high);
+    const std::int64_t outputs = call.out_type(0).shape[1], planes = call.out_type(0).shape[0] * outputs;
+    const std::int64_t plane = planes == 0 ? 0 : call.out_type(0).numel() / planes;
+    for (std::int64_t i = 0; i < planes * plane; ++i) {
+      const std::int64_t channel = i / plane % outputs;
+      A y = static_cast<A>(call.out<T>(0)[i]);
+      if (call.has(3)) y = y * static_cast<A>(call.in<T>(3)[channel]);
+      if (call.has(4)) y = y + static_cast<A>(call.in<T>(4)[channel]);
+      if (call.has(5)) y = y + static_cast<A>(call.in<T>(5)[i]);
+      y = y < low ? low : y;
+      call.out<T>(0)[i] = static_cast<T>(y > high ? high : y);
     }
   });
 }
@@ -225,6 +248,7 @@ void register_conv_ref(KernelRegistry& kernels) {
   kernels.add("conv_input_grad", half_partials(plain_kernel(conv_input_grad, conv_workspace), conv_input_grad_axes));
   kernels.add("conv_weight_grad", half_partials(plain_kernel(conv_weight_grad, conv_workspace), conv_weight_grad_axes));
   kernels.add("conv", conv, conv_workspace);
+  kernels.add("conv_affine", conv_affine, conv_workspace);
   kernels.add("conv_input_grad", conv_input_grad, conv_workspace);
   kernels.add("conv_weight_grad", conv_weight_grad, conv_workspace);
 }

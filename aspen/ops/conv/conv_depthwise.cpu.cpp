@@ -16,6 +16,19 @@ struct PlaneTaps {
   std::int64_t pitch = 0;              // floats of a row of the copy
   std::int64_t num_taps = 0;
   const std::int64_t* taps = nullptr;  // distances
+  bool are_neighbours = false;         // three floats in each of three rows
+};
+
+// What the sums of a plane begin with, and what is done to them in the end.
+struct PlaneEnds {
+  float start = 0;
+  const Epilogue* epilogue = nullptr;
+};
+
+// The plane that is read after the one at hand.
+struct PlaneNext {
+  const float* plane = nullptr;
+  std::int64_t size = 0;
 };
 
 // Which pixels along an axis are copied: `count` of them, the first from `from` to `to`, each a step behind the last.
@@ -66,6 +79,14 @@ PixelRun run_of(const CopyAxis& axis, std::int64_t phase) {
   return run;
 }
 
+// Whether there are two phases, the pixels of one between those of the other, which may have one more at the end.
+bool take_turns(const std::vector<PixelRun>& phases) {
+  if (phases.size() != 2) return false;
+  const int upper = phases[0].from < phases[1].from ? 0 : 1;
+  const PixelRun &first = phases[upper], &second = phases[1 - upper];
+  return second.from == first.from + 1 && (first.count == second.count || first.count == second.count + 1);
+}
+
 // How planes are copied, for all planes of a convolution.
 class PlaneCopy {
  public:
@@ -82,17 +103,23 @@ class PlaneCopy {
     }
     for (std::int64_t phase = 0; phase < y.stride; ++phase) rows_.push_back(run_of(y, phase));
     for (std::int64_t phase = 0; phase < x.stride; ++phase) columns_.push_back(run_of(x, phase));
+    deals_ = take_turns(columns_);
   }
 
   std::size_t bytes() const { return static_cast<std::size_t>(y_.stride * x_.stride * phase_) * sizeof(float); }
   std::int64_t num_taps() const { return y_.kernel * x_.kernel; }
-  PlaneTaps taps() const { return {y_.result, x_.result, pitch_, num_taps(), taps_.data()}; }
+  PlaneTaps taps() const { return {y_.result, x_.result, pitch_, num_taps(), taps_.data(), are_neighbours()}; }
 
   // Before the first plane: what no plane writes stays zero.
   void clear(float* copy) const { std::memset(copy, 0, bytes()); }
 
   void run(const float* plane, float* copy) const {
     for (const PixelRun& rows : rows_) {
+      if (deals_) {
+        ASPEN_BEST(copy_phases)(plane, x_.extent, rows, columns_.data(), copy, pitch_, phase_);
+        copy += 2 * phase_;
+        continue;
+      }
       for (const PixelRun& columns : columns_) {
         ASPEN_BEST(copy_pixels)(plane, x_.extent, rows, columns, copy, pitch_);
         copy += phase_;
@@ -101,10 +128,16 @@ class PlaneCopy {
   }
 
  private:
+  bool are_neighbours() const {
+    auto three = [](const CopyAxis& axis) { return axis.kernel == 3 && axis.dilation == 1 && axis.stride == 1; };
+    return three(y_) && three(x_);
+  }
+
   CopyAxis y_, x_;
   std::int64_t pitch_ = 0, phase_ = 0;  // floats of a row, of a phase
   std::vector<std::int64_t> taps_;
   std::vector<PixelRun> rows_, columns_;  // per phase
+  bool deals_ = false;                    // neighbours in a row go to two phases in turns
 };
 
 // The gradient by the input is a convolution of g, spread by the stride, with the kernel turned around.
@@ -119,8 +152,8 @@ PlaneCopy copy_of(ConvPass pass, const ConvShape& s) {
 
 class DepthwiseConv final : public Kernel {
  public:
-  DepthwiseConv(ConvPass pass, const ConvShape& s)
-      : pass_(pass), s_(s), copy_(copy_of(pass, s)), x_plane_(s.height * s.width),
+  DepthwiseConv(ConvPass pass, const ConvShape& s, const ConvFinish& finish)
+      : pass_(pass), s_(s), finish_(finish), copy_(copy_of(pass, s)), x_plane_(s.height * s.width),
         y_plane_(s.out_height * s.out_width) {
     // Channels for the gradient by the weights, which is a sum over the images.
     std::int64_t planes = pass == ConvPass::kWeightGrad ? s.channels : s.images * s.channels;
@@ -154,14 +187,21 @@ class DepthwiseConv final : public Kernel {
     return i < args.inputs.size() ? static_cast<const float*>(args.inputs[i]) : nullptr;
   }
 
+  static PlaneNext next(const float* planes, std::int64_t size, std::int64_t plane, const Chunk& chunk) {
+    return plane + 1 < chunk.end ? PlaneNext{planes + (plane + 1) * size, size} : PlaneNext{};
+  }
+
   void forward(const KernelArgs& args, const Chunk& chunk, float* copy) const {
     const float *x = input(args, 0), *w = input(args, 1), *bias = input(args, 2);
     auto* y = static_cast<float*>(args.outputs[0]);
+    const std::optional<Epilogue> whole = finish_.epilogue(args);
     for (std::int64_t plane = chunk.begin; plane < chunk.end; ++plane) {
       std::int64_t channel = plane % s_.channels;
+      const Epilogue epilogue = whole ? whole->from(channel, plane * y_plane_) : Epilogue{};
+      const PlaneEnds ends{bias != nullptr ? bias[channel] : 0, whole ? &epilogue : nullptr};
       copy_.run(x + plane * x_plane_, copy);
       ASPEN_BEST(plane_taps)
-      (copy_.taps(), copy, w + channel * copy_.num_taps(), bias != nullptr ? bias[channel] : 0, y + plane * y_plane_);
+      (copy_.taps(), copy, w + channel * copy_.num_taps(), ends, y + plane * y_plane_, next(x, x_plane_, plane, chunk));
     }
   }
 
@@ -172,7 +212,8 @@ class DepthwiseConv final : public Kernel {
       const float* kernel = w + plane % s_.channels * copy_.num_taps();
       std::reverse_copy(kernel, kernel + copy_.num_taps(), turned);
       copy_.run(g + plane * y_plane_, copy);
-      ASPEN_BEST(plane_taps)(copy_.taps(), copy, turned, 0, dx + plane * x_plane_);
+      ASPEN_BEST(plane_taps)
+      (copy_.taps(), copy, turned, {}, dx + plane * x_plane_, next(g, y_plane_, plane, chunk));
     }
   }
 
@@ -192,6 +233,7 @@ class DepthwiseConv final : public Kernel {
 
   ConvPass pass_;
   ConvShape s_;
+  ConvFinish finish_;
   PlaneCopy copy_;
   std::int64_t x_plane_, y_plane_;  // floats
   Chunks chunks_;
@@ -200,8 +242,8 @@ class DepthwiseConv final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_depthwise_conv(ConvPass pass, const ConvShape& shape) {
-  return std::make_unique<DepthwiseConv>(pass, shape);
+std::unique_ptr<Kernel> make_depthwise_conv(ConvPass pass, const ConvShape& shape, const ConvFinish& finish) {
+  return std::make_unique<DepthwiseConv>(pass, shape, finish);
 }
 
 }  // namespace aspen

@@ -11,6 +11,6 @@
 namespace aspen {
 
 // shape: of all channels together, each of which is a group of its own with one output.
-std::unique_ptr<Kernel> make_depthwise_conv(ConvPass pass, const ConvShape& shape);
+std::unique_ptr<Kernel> make_depthwise_conv(ConvPass pass, const ConvShape& shape, const ConvFinish& finish);
 
 }  // namespace aspen

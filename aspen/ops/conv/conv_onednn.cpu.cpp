@@ -3,9 +3,12 @@
 #include "aspen/ops/conv/conv_onednn.cpu.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/onednn.h"
+#include "aspen/backends/cpu/slots.h"
+#include "aspen/ops/conv/conv_finish.cpu.h"
 
 namespace aspen {
 namespace {
@@ -116,6 +119,7 @@ class ConvPrimitive {
     inputs_[input].reorder.run({held, copy}, scratch);
   }
   void copy_result(const void* copy, void* held, void* scratch) const { result_.reorder.run({copy, held}, scratch); }
+  const Desc& result_layout() const { return result_.wanted; }
   // Operands in the layouts of the primitive.
   void run(const void* const* inputs, void* result, void* scratch) const {
     if (inputs_.size() == 3) {
@@ -139,6 +143,30 @@ class ConvPrimitive {
   Primitive primitive_;
   std::size_t scratch_bytes_ = 0;
 };
+
+// A layout of oneDNN as blocks of channels, if it is such a one and our loops take it.
+std::optional<BlockedImages> as_blocked(const Desc& desc, std::int64_t plain_image_step) {
+  const dnnl_memory_desc_t& data = desc.data;
+  if (data.format_kind != dnnl_blocked || data.offset0 != 0) return std::nullopt;
+  const auto& [strides, num_blocks, blocks, indices] = data.format_desc.blocking;
+  const int last = data.ndims - 1;
+  BlockedImages s{.images = data.dims[0], .channels = data.dims[1], .pixels = 1, .plain_image_step = plain_image_step};
+  if (num_blocks == 1 && indices[0] == 1) {
+    s.block = blocks[0];
+  } else if (num_blocks == 0 && strides[1] == 1) {
+    s.block = s.channels;
+  } else {
+    return std::nullopt;
+  }
+  s.image_step = strides[0];
+  s.block_step = strides[1];
+  s.pixel_step = strides[last];
+  for (int i = last; i > 1; --i) {
+    if (strides[i] != s.pixel_step * s.pixels) return std::nullopt;
+    s.pixels *= data.dims[i];
+  }
+  return can_unblock(s.block, s.channels) ? std::optional(s) : std::nullopt;
+}
 
 // How a convolution is dealt out to threads, in equal parts so that one primitive serves them all: parts of the images,
 // or of the channels of y.
@@ -195,13 +223,17 @@ ConvTypes types_of_part(ConvTypes types, const ConvParts& parts) {
 
 class OneDnnConv final : public Kernel {
  public:
-  OneDnnConv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types)
+  OneDnnConv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types, const ConvFinish& finish)
       : parts_(parts_of(pass, attrs, types)), part_types_(types_of_part(types, parts_)),
         conv_(pass, geometry_of(attrs, part_types_), types.bias,
               onednn::strided(part_types_.y.shape, contiguous_strides(types.y.shape), types.y.dtype)),
         element_(static_cast<std::int64_t>(size_of(types.x.dtype))),
         result_element_(pass == ConvPass::kWeightGrad ? static_cast<std::int64_t>(size_of(types.w.dtype)) : element_),
         adds_up_(pass == ConvPass::kWeightGrad && parts_.of_images) {
+    if (pass == ConvPass::kForward && types.y.dtype == DType::kF32 && conv_.result_copy_bytes() > 0) {
+      blocked_ = as_blocked(conv_.result_layout(), contiguous_strides(types.y.shape)[0]);
+    }
+    if (blocked_) finish_ = finish;
     std::int64_t x = part_types_.x.numel(), y = part_types_.y.numel(), w = part_types_.w.numel();
     std::int64_t y_channels = y / part_types_.y.shape[0];
     switch (pass) {
@@ -216,6 +248,8 @@ class OneDnnConv final : public Kernel {
     workspace_bytes_ = count.used();
   }
 
+  // Whether run() does what conv_affine does after the convolution.
+  bool does_finish() const { return blocked_.has_value(); }
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
   void reserve(std::size_t num_threads) const override { conv_.reserve(num_threads); }
 
@@ -224,10 +258,14 @@ class OneDnnConv final : public Kernel {
     Memory memory = plan(workspace);
     for (std::size_t i = 0; i < 2; ++i) {
       if (is_shared(i) && conv_.copy_bytes(i) > 0) {
-        conv_.copy_input(i, args.inputs[i], memory.shared[i], memory.parts);
+        conv_.copy_input(i, args.inputs[i], memory.shared[i], memory.slots);
       }
     }
-    for_each_chunk(args, Chunks(parts_.count, 1), [&](const Chunk& chunk) { run_part(args, chunk.index, memory); });
+    Slots slots;
+    for_each_chunk(args, Chunks(parts_.count, 1), [&](const Chunk& chunk) {
+      const Slots::Held slot(slots);
+      run_part(args, chunk.index, memory, memory.slots + slot.index() * memory.slot_bytes);
+    });
     if (adds_up_) {
       add_parts(args, static_cast<float*>(args.outputs[0]), memory.sums, part_types_.w.numel(), parts_.count - 1);
     }
@@ -237,8 +275,8 @@ class OneDnnConv final : public Kernel {
   struct Memory {
     void* shared[2];   // inputs that every part reads whole, in the layout of the primitive
     float* sums;       // gradients of the parts after the first
-    std::byte* parts;  // part_bytes each
-    std::size_t part_bytes;
+    std::byte* slots;  // one for each part, at most
+    std::size_t slot_bytes;
   };
   // Elements from part to part.
   struct Steps {
@@ -255,8 +293,8 @@ class OneDnnConv final : public Kernel {
     memory.sums = workspace.take<float>(others * part_types_.w.bytes());
     onednn::Workspace part;
     plan_part(part);
-    memory.part_bytes = part.used();
-    memory.parts = workspace.take<std::byte>(static_cast<std::size_t>(parts_.count) * memory.part_bytes);
+    memory.slot_bytes = part.used();
+    memory.slots = workspace.take<std::byte>(static_cast<std::size_t>(parts_.count) * memory.slot_bytes);
     return memory;
   }
   PartMemory plan_part(onednn::Workspace& workspace) const {
@@ -269,8 +307,8 @@ class OneDnnConv final : public Kernel {
 
   bool is_shared(std::size_t input) const { return steps_.inputs[input] == 0; }
 
-  void run_part(const KernelArgs& args, std::int64_t part, const Memory& memory) const {
-    onednn::Workspace workspace(memory.parts + static_cast<std::size_t>(part) * memory.part_bytes);
+  void run_part(const KernelArgs& args, std::int64_t part, const Memory& memory, std::byte* slot) const {
+    onednn::Workspace workspace(slot);
     PartMemory own = plan_part(workspace);
     auto input = [&](std::size_t i, std::int64_t step) {
       return static_cast<const std::byte*>(args.inputs[i]) + part * step * element_;
@@ -286,7 +324,10 @@ class OneDnnConv final : public Kernel {
     if (adds_up_ && part > 0) result = memory.sums + (part - 1) * part_types_.w.numel();
     if (conv_.result_copy_bytes() == 0) return conv_.run(inputs, result, own.scratch);
     conv_.run(inputs, own.result, own.scratch);
-    conv_.copy_result(own.result, result, own.scratch);
+    if (!blocked_) return conv_.copy_result(own.result, result, own.scratch);
+    std::optional<Epilogue> epilogue = finish_.epilogue(args);
+    if (epilogue) epilogue = epilogue->from(part * steps_.bias, part * steps_.result);
+    unblock_images(*blocked_, static_cast<const float*>(own.result), static_cast<float*>(result), epilogue ? &*epilogue : nullptr);
   }
 
   ConvParts parts_;
@@ -294,14 +335,18 @@ class OneDnnConv final : public Kernel {
   ConvPrimitive conv_;
   std::int64_t element_, result_element_;  // bytes
   bool adds_up_;                           // the result is the sum over the parts
+  std::optional<BlockedImages> blocked_;
+  ConvFinish finish_;
   Steps steps_;
   std::size_t workspace_bytes_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_onednn_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types) {
-  return std::make_unique<OneDnnConv>(pass, attrs, types);
+std::unique_ptr<Kernel> make_onednn_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types,
+                                         const ConvFinish& finish) {
+  auto kernel = std::make_unique<OneDnnConv>(pass, attrs, types, finish);
+  return kernel->does_finish() ? std::move(kernel) : with_finish(std::move(kernel), types, finish);
 }
 
 }  // namespace aspen

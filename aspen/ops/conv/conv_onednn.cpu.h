@@ -9,6 +9,7 @@
 
 namespace aspen {
 
-std::unique_ptr<Kernel> make_onednn_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types);
+std::unique_ptr<Kernel> make_onednn_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types,
+                                         const ConvFinish& finish);
 
 }  // namespace aspen

@@ -144,8 +144,9 @@ class StridedPixels {
 
 class PointwiseConv final : public Kernel {
  public:
-  PointwiseConv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types)
-      : pass_(pass), s_(shape_of(attrs, types)), pixels_(attrs, types), strided_(!all_are(attrs.stride, 1)) {
+  PointwiseConv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types, const ConvFinish& finish)
+      : pass_(pass), s_(shape_of(attrs, types)), finish_(finish), pixels_(attrs, types),
+        strided_(!all_are(attrs.stride, 1)) {
     std::int64_t products = s_.images * s_.groups;
     switch (pass) {
       case ConvPass::kForward: blocks_ = Blocks(products, s_.outputs, s_.pixels, s_.cost(), kRowsGrain); break;
@@ -178,12 +179,14 @@ class PointwiseConv final : public Kernel {
  private:
   void forward(const KernelArgs& args, const float* x, const float* w, float* y) const {
     auto* bias = args.inputs.size() > 2 ? static_cast<const float*>(args.inputs[2]) : nullptr;
+    const std::optional<Epilogue> whole = finish_.epilogue(args);
     blocks_.for_each(args, [&](std::int64_t product, Range rows, Range columns) {
       std::int64_t first = product % s_.groups * s_.outputs + rows.begin;  // of the outputs of all groups
+      std::int64_t place = (product * s_.outputs + rows.begin) * s_.pixels + columns.begin;
+      const Epilogue epilogue = whole ? whole->from(first, place) : Epilogue{};
+      const GemmEnds ends{bias == nullptr ? nullptr : bias + first, whole ? &epilogue : nullptr};
       GemmShape gemm{rows.size(), columns.size(), s_.channels, s_.channels, 1, s_.pixels, s_.pixels};
-      gemm_rows(gemm, w + first * s_.channels, x + product * s_.channels * s_.pixels + columns.begin,
-                y + (product * s_.outputs + rows.begin) * s_.pixels + columns.begin,
-                bias == nullptr ? nullptr : bias + first);
+      gemm_rows(gemm, w + first * s_.channels, x + product * s_.channels * s_.pixels + columns.begin, y + place, ends);
     });
   }
 
@@ -210,6 +213,7 @@ class PointwiseConv final : public Kernel {
 
   ConvPass pass_;
   PointwiseShape s_;
+  ConvFinish finish_;
   StridedPixels pixels_;
   bool strided_;
   Blocks blocks_;
@@ -217,10 +221,11 @@ class PointwiseConv final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_pointwise_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types) {
+std::unique_ptr<Kernel> make_pointwise_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types,
+                                            const ConvFinish& finish) {
   bool is_point = product(types.w.shape.begin() + 2, types.w.shape.end()) == 1 && all_are(attrs.padding, 0);
   if (!is_point) return nullptr;
-  return std::make_unique<PointwiseConv>(pass, attrs, types);
+  return std::make_unique<PointwiseConv>(pass, attrs, types, finish);
 }
 
 }  // namespace aspen

@@ -10,6 +10,7 @@
 namespace aspen {
 
 // Declines, returning nullptr: larger kernels and padding.
-std::unique_ptr<Kernel> make_pointwise_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types);
+std::unique_ptr<Kernel> make_pointwise_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types,
+                                            const ConvFinish& finish);
 
 }  // namespace aspen
