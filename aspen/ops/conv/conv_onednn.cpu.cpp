@@ -327,7 +327,8 @@ class OneDnnConv final : public Kernel {
     if (!blocked_) return conv_.copy_result(own.result, result, own.scratch);
     std::optional<Epilogue> epilogue = finish_.epilogue(args);
     if (epilogue) epilogue = epilogue->from(part * steps_.bias, part * steps_.result);
-    unblock_images(*blocked_, static_cast<const float*>(own.result), static_cast<float*>(result), epilogue ? &*epilogue : nullptr);
+    unblock_images(*blocked_, static_cast<const float*>(own.result), static_cast<float*>(result),
+                   epilogue ? &*epilogue : nullptr);
   }
 
   ConvParts parts_;
