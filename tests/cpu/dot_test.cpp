@@ -33,6 +33,13 @@ TEST(Dot, LongSums) { compare_dot({}, 3, 5, 20000); }
 
 TEST(Dot, LargeMatrices) { compare_dot({}, 130, 170, 200); }
 
+// Longer than what stays in the cache, in every direction.
+TEST(Dot, SeveralBlocks) {
+  compare_dot({}, 13, 70, 1100);
+  compare_dot({}, 400, 150, 15);
+  compare_dot({}, 333, 131, 517);
+}
+
 TEST(Dot, Batches) {
   compare_dot({2, 3}, 8, 9, 10);
   compare_dot({4}, 128, 96, 64);
