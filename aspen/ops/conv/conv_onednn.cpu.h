@@ -8,6 +8,9 @@
 
 namespace aspen {
 
-std::unique_ptr<Kernel> make_onednn_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types);
+// oneDNN has several implementations and an order of its own among them; nullptr: it has no such one, or only plain
+// loops.
+std::unique_ptr<Kernel> make_onednn_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types,
+                                         int implementation = 0);
 
 }  // namespace aspen

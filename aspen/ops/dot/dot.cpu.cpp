@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "aspen/backends/api/kernel.h"
+#include "aspen/backends/api/candidates.h"
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
 #include "aspen/backends/cpu/onednn.h"
@@ -95,9 +95,9 @@ class DotChunks {
   std::int64_t a_step_ = 0, b_step_ = 0, c_step_ = 0;
 };
 
-class SmallDot final : public Kernel {
+class OwnDot final : public Kernel {
  public:
-  explicit SmallDot(const DotShape& s) : s_(s), chunks_(s, kMultiplyAddCost, 16) {
+  explicit OwnDot(const DotShape& s) : s_(s), chunks_(s, kMultiplyAddCost, 16) {
     gemm_ = {s.m, s.n, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, s.transpose_b ? s.k : s.n, s.n};
   }
   void run(const KernelArgs& args) const override {
@@ -209,25 +209,44 @@ bool is_small(const DotShape& s) {
   return s.m <= 16 || s.k <= 16 || s.m * s.n * s.k <= 128 * 128 * 128;
 }
 
-std::unique_ptr<Kernel> make_dot(const KernelRequest& request, std::string& why) {
-  if (request.outputs[0].dtype != DType::kF32) {
-    why = "dot: the tuned kernels take f32";
-    return nullptr;
-  }
+// Products beyond which our loops are surely slower, as they do not block for the outer caches, and below which a call
+// of oneDNN is.
+constexpr std::int64_t kMostOfOurs = std::int64_t{1} << 28, kLeastOfOneDnn = 24 * 24 * 24;
+
+Opinion judge_own(const KernelRequest& request) {
   DotShape s = shape_of(request);
-  if (s.batch * s.m * s.n * s.k == 0) {
-    why = "dot: an empty operand";
-    return nullptr;
-  }
-  if (is_small(s)) return std::make_unique<SmallDot>(s);
-  return std::make_unique<OneDnnDot>(s);
+  if (s.transpose_a && s.transpose_b) return {Fit::kNone, "both operands are transposed"};
+  if (is_small(s)) return {Fit::kBest, "a small product"};
+  return s.m * s.n * s.k <= kMostOfOurs ? Opinion{Fit::kClose, "operands are read as they lie"}
+                                        : Opinion{Fit::kPoor, "a large product"};
+}
+
+Opinion judge_onednn(const KernelRequest& request) {
+  DotShape s = shape_of(request);
+  if (!is_small(s)) return {Fit::kBest, "products outweigh what oneDNN prepares"};
+  return s.m * s.n * s.k >= kLeastOfOneDnn ? Opinion{Fit::kClose, "a product of some size"}
+                                           : Opinion{Fit::kPoor, "a call takes as long as the product"};
+}
+
+std::string unsuited(const KernelRequest& request) {
+  if (request.outputs[0].dtype != DType::kF32) return "dot: the tuned kernels take f32";
+  DotShape s = shape_of(request);
+  return s.batch * s.m * s.n * s.k == 0 ? "dot: an empty operand" : "";
+}
+
+template <class Dot>
+std::unique_ptr<Kernel> make(const KernelRequest& request, std::string&) {
+  return std::make_unique<Dot>(shape_of(request));
 }
 
 }  // namespace
 
 void register_dot_cpu(KernelRegistry& kernels) {
-  kernels.add("dot", half_partials(make_dot, dot_axes));
-  add_with_half(kernels, "dot", make_dot);
+  auto candidates = std::make_shared<const CandidateList>(
+      unsuited, std::vector<Candidate>{{"own", judge_own, make<OwnDot>}, {"onednn", judge_onednn, make<OneDnnDot>}});
+  kernels.set_candidates("dot", candidates);
+  kernels.add("dot", half_partials(first_of(candidates), dot_axes));
+  add_with_half(kernels, "dot", first_of(candidates));
 }
 
 }  // namespace aspen
