@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "aspen/base/log.h"
+#include "aspen/compiler/choose_kernels.h"
 #include "aspen/compiler/evaluate.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/make_kernels.h"
@@ -94,9 +95,18 @@ class ProgramBuilder {
       ops.push_back(op.get());
       requests.push_back(&request);
     }
+    if (options_.choices != nullptr) choose(ops);
     MadeKernels kernels = make_kernels(requests, backend_);
     for (std::size_t i = 0; i < ops.size(); ++i) made_[ops[i]].kernel = taken(kernels.of_request[i], *ops[i]);
     log::debug("kernels: {:.2f} ms, {} for {} ops", milliseconds_since(start), kernels.num_made, ops.size());
+  }
+
+  void choose(const std::vector<const Op*>& ops) {
+    auto start = Clock::now();
+    std::vector<KernelWish> wishes;
+    for (const Op* op : ops) wishes.push_back({&made_.at(op).request, op->def().num_products(*op)});
+    choose_kernels(wishes, backend_, *options_.choices);
+    log::debug("choice of kernels: {:.2f} ms", milliseconds_since(start));
   }
 
   OpDemand demand(const Op& op) const {

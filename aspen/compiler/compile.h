@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "aspen/backends/api/kernel.h"
+#include "aspen/compiler/choice_table.h"
 #include "aspen/compiler/ir/graph.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/runtime/program.h"
@@ -127,6 +128,8 @@ struct CompileOptions {
   // after the last. Said by the environment variable ASPEN_VERIFY (1 or 0); without it, builds with assertions do.
   bool verify_passes = verifies_by_default();
   std::function<void(double fraction)> progress;
+  // Where choices among close kernels are looked up and kept; nullptr: rules decide alone. See choose_kernels.h.
+  std::shared_ptr<ChoiceTable> choices;
 };
 
 // Consumes the graph's structure: afterwards it is the scheduled training graph, as the program runs it.

@@ -26,6 +26,7 @@ struct RequestHash {
     for (const TensorType& output : request->outputs) add_type(output);
     add(request->half_partials ? 1 : 0);
     add(static_cast<std::size_t>(request->rounding.stream));
+    add(std::hash<std::string>()(request->candidate));
     return hash;
   }
 };

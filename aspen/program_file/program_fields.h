@@ -36,10 +36,10 @@ void visit(Stream& stream, Rounding& rounding) {
 // Attributes depend on the op: they are the business of the stream.
 template <class Stream>
 void visit(Stream& stream, KernelRequest& request) {
-  auto& [op, attrs, inputs, outputs, half_partials, rounding] = request;
+  auto& [op, attrs, inputs, outputs, half_partials, rounding, candidate] = request;
   stream(op);
   stream.attributes(op, attrs);
-  stream(inputs, outputs, half_partials, rounding);
+  stream(inputs, outputs, half_partials, rounding, candidate);
 }
 
 // A copy has no request: only the name of the op it stands for, for messages.

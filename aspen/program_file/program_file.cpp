@@ -61,11 +61,14 @@ ProgramOrigin current_origin(const Backend& backend) {
   return {.version = aspen_version(), .ops = op_set(), .backend = backend.fingerprint()};
 }
 
-void store_program(Sections& file, const Program& program, const Backend& backend) {
-  ProgramOrigin origin = current_origin(backend);
+void store_origin(Sections& file, ProgramOrigin origin) {
   Writer writer;
   writer(origin);
   file.set(kOrigin, writer.take());
+}
+
+void store_program(Sections& file, const Program& program, const Backend& backend) {
+  store_origin(file, current_origin(backend));
   file.set(kProgram, encode_program(program));
 }
 

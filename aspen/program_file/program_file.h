@@ -34,6 +34,7 @@ std::string aspen_version();
 // Of programs that are stored by this process.
 ProgramOrigin current_origin(const Backend& backend);
 
+void store_origin(Sections& file, ProgramOrigin origin);
 void store_program(Sections& file, const Program& program, const Backend& backend);
 void store_state(Sections& file, const ProgramState& state);
 

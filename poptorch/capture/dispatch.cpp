@@ -8,7 +8,11 @@
 #include <torch/library.h>
 
 #include <map>
+#include <memory>
+#include <mutex>
 #include <set>
+#include <unordered_set>
+#include <vector>
 
 #include "poptorch/capture/call.h"
 #include "poptorch/capture/dispatch_scope.h"
@@ -89,12 +93,13 @@ bool is_query(const c10::OperatorHandle& op) {
   static const std::set<std::string> about_autograd = {"aten::requires_grad_", "aten::retain_grad", "aten::set_data",
                                                        "aten::data", "aten::_backward"};
   if (about_autograd.count(base_of(op)) > 0) return true;
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return false;
   bool has_tensors = false;
   for (const c10::Argument& returned : op.schema().returns()) {
     has_tensors = has_tensors || returned.type()->isSubtypeOf(*c10::OptionalType::ofTensor()) ||
                   returned.type()->isSubtypeOf(*c10::ListType::ofTensors());
   }
-  return !has_tensors && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  return !has_tensors;
 }
 
 torch::Library& library_of(const std::string& space) {
@@ -114,15 +119,47 @@ void record_whole(const std::string& name) {
       .impl(name.substr(colon + 2).c_str(), torch::CppFunction::makeFromBoxedFunction<&record>());
 }
 
-// Ops of other libraries with one kernel for all devices: it would win over our fallback and look for data in traced
-// tensors. Libraries are loaded at any time, so every capture looks for new ones.
+// The ops of other libraries, which come and go at any time: torch tells of those there are and of each that follows.
+class ForeignOps final : public c10::OpRegistrationListener {
+ public:
+  static std::vector<c10::OperatorName> names() {
+    static ForeignOps& ops = listen();
+    std::lock_guard lock(ops.mutex_);
+    return {ops.names_.begin(), ops.names_.end()};
+  }
+
+  void onOperatorRegistered(const c10::OperatorHandle& op) override {
+    const std::string& name = op.operator_name().name;
+    if (name.starts_with("aten::") || name.starts_with("poptorch::") || name.starts_with("prim")) return;
+    std::lock_guard lock(mutex_);
+    names_.insert(op.operator_name());
+  }
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override {
+    std::lock_guard lock(mutex_);
+    names_.erase(op.operator_name());
+  }
+
+ private:
+  static ForeignOps& listen() {
+    auto made = std::make_unique<ForeignOps>();
+    ForeignOps& ops = *made;
+    // For good: torch owns it, and ops may go as late as at the end of the process.
+    static auto& registration =
+        *new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().addRegistrationListener(std::move(made)));
+    static_cast<void>(registration);
+    return ops;
+  }
+
+  std::mutex mutex_;
+  std::unordered_set<c10::OperatorName> names_;
+};
+
+// Those with one kernel for all devices: it would win over our fallback and look for data in traced tensors. Kernels
+// are added at any time, so every capture looks at them.
 void register_foreign_ops() {
   static std::set<std::string> seen;
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    const bool ours = name.name.starts_with("aten::") || name.name.starts_with("poptorch::");
-    if (ours || name.name.starts_with("prim")) continue;
-    const auto op = dispatcher.findOp(name);
+  for (const c10::OperatorName& name : ForeignOps::names()) {
+    const auto op = c10::Dispatcher::singleton().findOp(name);
     if (!op || !op->hasSchema() || !is_composite(*op) || op->hasKernelForDispatchKey(c10::DispatchKey::IPU)) continue;
     if (seen.insert(full_name(*op)).second) record_whole(full_name(*op));
   }

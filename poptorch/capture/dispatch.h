@@ -8,7 +8,8 @@
 
 namespace poptorch {
 
-// Makes the recorder the kernel of every op on the IPU key; done once, at the first capture.
+// Makes the recorder the kernel of every op on the IPU key: of torch's own once, which takes some 12 milliseconds; of
+// other libraries as they come. Every capture calls it; who has time before the first one does so earlier.
 void register_with_dispatcher();
 
 std::string full_name(const c10::OperatorHandle& op);  // "aten::softmax.int"

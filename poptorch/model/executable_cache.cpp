@@ -1,21 +1,14 @@
 #include "poptorch/model/executable_cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "aspen/base/log.h"
 #include "aspen/program_file/program_file.h"
+#include "aspen/program_file/turn.h"
 #include "poptorch/capture/stored_work.h"
 #include "poptorch/model/byte_limit.h"
 
@@ -27,50 +20,6 @@ namespace fs = std::filesystem;
 constexpr const char *kEnding = ".aspen", *kUnfinished = ".unfinished", *kKey = "key";
 constexpr const char* kLimitVariable = "ASPEN_CACHE_LIMIT";
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-constexpr auto kLongestWait = std::chrono::minutes(10);  // for another process; then both compile
-
-// The right to make one program. Held through a file beside the program's, which goes with the lock: the directory
-// holds programs and nothing else. The system lets go of it if the process ends in any way.
-class Turn {
- public:
-  explicit Turn(fs::path file) : file_(std::move(file)) {
-    const auto begin = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() - begin < kLongestWait) {
-      descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-      if (descriptor_ < 0) return;  // the directory cannot be written, which keep() will say
-      if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
-        if (is_in_place()) return;
-      } else if (errno != EWOULDBLOCK && errno != EINTR) {
-        return;  // a file system without locks
-      } else {
-        has_waited = true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
-      ::close(descriptor_);  // whoever had the turn has removed the file: another one may be there now
-      descriptor_ = -1;
-    }
-  }
-  ~Turn() {
-    if (descriptor_ < 0) return;
-    ::unlink(file_.c_str());
-    ::flock(descriptor_, LOCK_UN);  // also for children of the process that have the descriptor
-    ::close(descriptor_);
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
-  bool is_held() const { return descriptor_ >= 0; }
-  bool has_waited = false;  // so that somebody else may have made the program meanwhile
-
- private:
-  bool is_in_place() const {
-    struct stat held = {}, there = {};
-    return ::fstat(descriptor_, &held) == 0 && ::stat(file_.c_str(), &there) == 0 && held.st_ino == there.st_ino;
-  }
-
-  fs::path file_;
-  int descriptor_ = -1;
-};
 
 struct Entry {
   fs::path file;
@@ -113,8 +62,9 @@ ExecutableCache::Found ExecutableCache::find_or_make(const ProgramKey& key, cons
   if (auto program = find(file, digest, backend)) return {std::move(program), true};
   std::error_code error;
   fs::create_directories(directory_, error);
-  const Turn turn(fs::path(file).concat(kUnfinished));
-  if (turn.has_waited) {
+  // The directory holds what is finished: the file of the turn goes with it.
+  const aspen::Turn turn(fs::path(file).concat(kUnfinished));
+  if (turn.has_waited()) {
     if (auto program = find(file, digest, backend)) return {std::move(program), true};
   }
   if (turn.is_held()) remove_left_behind(file);

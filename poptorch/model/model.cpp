@@ -8,6 +8,7 @@
 
 #include "aspen/base/log.h"
 #include "aspen/compiler/ir/printer.h"
+#include "aspen/program_file/choice_file.h"
 #include "poptorch/capture/host_data.h"
 #include "poptorch/capture/narrow.h"
 #include "poptorch/capture/recorder.h"
@@ -184,7 +185,11 @@ aspen::CompileOptions Model::compile_options(const CompileSettings& settings, st
 }
 
 void Model::make_program(const aspen::CompileOptions& options, const CompileSettings& settings) {
-  const auto make = [&] { return aspen::compile(graph_, options, *backend_); };
+  const auto make = [&] {
+    aspen::CompileOptions with_choices = options;
+    if (!settings.cache.empty()) with_choices.choices = aspen::choices_in(settings.cache, *backend_);
+    return aspen::compile(graph_, with_choices, *backend_);
+  };
   const char* graph_is_for = asks_for_graph();
   if (!settings.cache.empty() && graph_is_for != nullptr) {
     aspen::log::debug("[cache] not used: {} asks for the graph", graph_is_for);

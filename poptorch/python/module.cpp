@@ -9,6 +9,7 @@
 #include "poptorch/api/compile_settings.h"
 #include "poptorch/api/spelling.h"
 #include "poptorch/capture/call.h"
+#include "poptorch/capture/dispatch.h"
 #include "poptorch/capture/host_work.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/model/lowered_optimizer.h"
@@ -211,6 +212,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   module.def("used_handlers", [] { return handler_table().used(); });
   module.def("remove_handler", [](const std::string& name) { handler_table().remove(name); });
   module.def("restore_handlers", &restore_handlers);
+  register_with_dispatcher();  // as libraries of torch do when they are loaded
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "aspen/backends/api/kernel.h"
 
+#include "aspen/backends/api/candidates.h"
+
 namespace aspen {
 namespace {
 
@@ -23,6 +25,15 @@ void KernelRegistry::add(std::string_view op, KernelFactory factory) {
   factories_[std::string(op)].push_back(std::move(factory));
 }
 
+void KernelRegistry::set_candidates(std::string_view op, std::shared_ptr<const CandidateList> candidates) {
+  candidates_[std::string(op)] = std::move(candidates);
+}
+
+std::vector<CandidateOpinion> KernelRegistry::opinions(const KernelRequest& request) const {
+  auto found = candidates_.find(request.op);
+  return found == candidates_.end() ? std::vector<CandidateOpinion>{} : found->second->opinions(request);
+}
+
 KernelFactory plain_kernel(KernelFunction function, WorkspaceFunction workspace) {
   return [function, workspace](const KernelRequest& request, std::string&) -> std::unique_ptr<Kernel> {
     return std::make_unique<FunctionKernel>(request, function, workspace);
@@ -37,6 +48,10 @@ std::unique_ptr<Kernel> KernelRegistry::create(const KernelRequest& request, std
   auto found = factories_.find(request.op);
   if (found == factories_.end()) {
     why += fmt::format("no kernel for \"{}\"; ", request.op);
+    return nullptr;
+  }
+  if (!request.candidate.empty() && !candidates_.contains(request.op)) {
+    why += fmt::format("\"{}\" has no candidates; ", request.op);
     return nullptr;
   }
   for (const auto& factory : found->second) {

@@ -54,6 +54,7 @@ struct KernelRequest {
   std::vector<TensorType> outputs;
   bool half_partials = false;  // long sums of half products may be kept in half
   Rounding rounding;           // other than to the nearest: make_kernel's business, not a backend's
+  std::string candidate;       // which of Backend::candidates is to serve it; "": the one by rule
   bool operator==(const KernelRequest&) const = default;
 };
 
@@ -130,17 +131,42 @@ using KernelFactory = std::function<std::unique_ptr<Kernel>(const KernelRequest&
 // Of a plain function: never declines.
 KernelFactory plain_kernel(KernelFunction function, WorkspaceFunction workspace = nullptr);
 
-// An ordered list of candidates per op: the first that does not decline is taken.
+// How a kernel would do, by rule.
+enum class Fit : std::uint8_t {
+  kNone,   // it cannot compute what is asked for
+  kPoor,   // surely slower than another
+  kClose,  // about as fast as the best: which is faster depends on the machine
+  kBest,
+};
+
+struct Opinion {
+  Fit fit = Fit::kNone;
+  const char* why = "";
+};
+
+struct CandidateOpinion {
+  std::string name;  // of the candidate
+  Fit fit = Fit::kNone;
+  std::string why;
+};
+
+class CandidateList;
+
+// An ordered list of factories per op: the first that does not decline is taken.
 class KernelRegistry {
  public:
   void add(std::string_view op, KernelFactory factory);
   void add(std::string_view op, KernelFunction function, WorkspaceFunction workspace = nullptr);
+  // What the factories of the op choose from, for opinions(); see candidates.h.
+  void set_candidates(std::string_view op, std::shared_ptr<const CandidateList> candidates);
 
   std::unique_ptr<Kernel> create(const KernelRequest& request, std::string& why) const;
   bool has(std::string_view op) const { return factories_.find(op) != factories_.end(); }
+  std::vector<CandidateOpinion> opinions(const KernelRequest& request) const;
 
  private:
   std::map<std::string, std::vector<KernelFactory>, std::less<>> factories_;
+  std::map<std::string, std::shared_ptr<const CandidateList>, std::less<>> candidates_;
 };
 
 // A kind of device. Concrete backends are made by functions declared beside them.
@@ -152,6 +178,11 @@ class Backend {
   virtual std::string fingerprint() const { return name(); }
   // Never nullptr: a request no kernel takes is a UserError that lists the reasons. Called by several threads at once.
   virtual std::unique_ptr<Kernel> create_kernel(const KernelRequest& request) const = 0;
+  // Kernels among which a request may choose by name, in the order of the rule; none: there is no choice.
+  virtual std::vector<CandidateOpinion> candidates(const KernelRequest& request) const {
+    static_cast<void>(request);
+    return {};
+  }
 };
 
 std::string to_string(const KernelRequest& request);  // "softmax(f32[8, 16]) -> f32[8, 16] {axis=-1}"

@@ -1,11 +1,12 @@
-// conv, conv_affine and the two gradients of conv, by the first that takes them: products of matrices for kernels of
-// one pixel (conv_pointwise), plane by plane where channels do not mix (conv_depthwise), one image per lane for few
+// conv, conv_affine and the two gradients of conv, by the best of several candidates: products of matrices for kernels
+// of one pixel (conv_pointwise), plane by plane where channels do not mix (conv_depthwise), one image per lane for few
 // channels (conv_lanes), one product for the gradient by many weights from few pixels (conv_unfolded), oneDNN for the
 // rest.
 #include "aspen/ops/conv/conv.h"
 
 #include <algorithm>
 
+#include "aspen/backends/api/candidates.h"
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/onednn.h"
 #include "aspen/backends/cpu/widened.h"
@@ -66,9 +67,22 @@ ConvShape plane_shape(const ConvRequest& c) {
   return s;
 }
 
+bool is_pointwise(const ConvRequest& c) { return is_pointwise_conv(c.attrs, c.types); }
+
 bool is_depthwise(const ConvRequest& c) {
   std::int64_t groups = c.attrs.groups;
   return groups > 1 && groups == c.types.x.shape[1] && groups == c.types.y.shape[1] && c.attrs.stride.size() <= 2;
+}
+
+// -- opinions ---------------------------------------------------------------------------------------------------------
+Opinion judge_pointwise(ConvPass, const ConvRequest& c) {
+  if (!is_pointwise(c)) return {Fit::kNone, "the kernel has several pixels, or padding"};
+  return {Fit::kBest, "a product of matrices, on images as they lie"};
+}
+
+Opinion judge_depthwise(ConvPass, const ConvRequest& c) {
+  if (!is_depthwise(c)) return {Fit::kNone, "channels mix"};
+  return {Fit::kBest, "a plane at a time, in the cache"};
 }
 
 // Where one image per lane wins, measured on one core with AVX-512, batch 16 (microseconds, ours / oneDNN with its
@@ -78,21 +92,45 @@ bool is_depthwise(const ConvRequest& c) {
 //   C 8,  O 16, 16x16, 3x3:   84/67    100/125    88/120
 //   C 16, O 32, 16x16, 3x3:  388/347   339/240   297/253
 // So: when either channel count leaves lanes of oneDNN's blocks of 16 idle, and the batch fills ours.
-bool prefers_lanes(const ConvRequest& c) {
-  if (c.attrs.groups != 1 || c.attrs.stride.size() > 2) return false;
+Opinion judge_lanes(ConvPass, const ConvRequest& c) {
+  if (c.attrs.groups != 1 || c.attrs.stride.size() > 2) return {Fit::kNone, "groups, or three spatial axes"};
   std::int64_t images = c.types.x.shape[0], lanes = conv_lanes();
   std::int64_t blocks = (images + lanes - 1) / lanes;
-  if (images * 4 < blocks * lanes * 3) return false;
+  if (images * 4 < blocks * lanes * 3) return {Fit::kPoor, "the batch leaves lanes idle"};
   std::int64_t channels = c.types.x.shape[1], outputs = c.types.y.shape[1];
-  return std::min(channels, outputs) < 16 && std::max(channels, outputs) <= 32;
+  std::int64_t fewer = std::min(channels, outputs), more = std::max(channels, outputs);
+  if (fewer < 16 && more <= 32) return {Fit::kBest, "few channels"};
+  return fewer <= 16 && more <= 64 ? Opinion{Fit::kClose, "not many channels"}
+                                   : Opinion{Fit::kPoor, "channels fill oneDNN's blocks"};
 }
 
 // Where one product wins for the gradient by the weights, measured on one core with AVX-512 (milliseconds, ours /
 // oneDNN, which brings its result back into our layout; pixels of all images, x 3x3 of all channels):
 //   32 x 512^2 2.1/3.5    49 x 512^2 2.7/4.4    128 x 256^2 1.75/1.77    144 x 64 * 96 0.19/0.17    512 x 128^2 2.0/1.4
-bool prefers_unfolded(const ConvRequest& c) {
+Opinion judge_unfolded(ConvPass pass, const ConvRequest& c) {
+  if (pass != ConvPass::kWeightGrad || c.attrs.groups != 1) return {Fit::kNone, "no gradient by weights, or groups"};
   std::int64_t pixels = c.types.y.numel() / c.types.y.shape[1];
-  return c.attrs.groups == 1 && pixels <= 64 && c.types.w.numel() > c.types.x.numel() + c.types.y.numel();
+  bool weights_outweigh = c.types.w.numel() > c.types.x.numel() + c.types.y.numel();
+  if (pixels <= 64 && weights_outweigh) return {Fit::kBest, "many weights, few pixels"};
+  return pixels <= 256 && weights_outweigh ? Opinion{Fit::kClose, "many weights"}
+                                           : Opinion{Fit::kPoor, "unfolded images outweigh the weights"};
+}
+
+Opinion judge_onednn(ConvPass pass, const ConvRequest& c) {
+  if (is_depthwise(c)) return {Fit::kPoor, "blocks of channels that do not mix"};
+  if (is_pointwise(c)) return {Fit::kClose, "reorders its operands"};
+  if (judge_lanes(pass, c).fit == Fit::kBest) {
+    bool fills_half = std::min(c.types.x.shape[1], c.types.y.shape[1]) >= 8;
+    return fills_half ? Opinion{Fit::kClose, "blocks of channels half full"}
+                      : Opinion{Fit::kPoor, "blocks of channels nearly empty"};
+  }
+  if (judge_unfolded(pass, c).fit == Fit::kBest) return {Fit::kClose, "brings its result back into our layout"};
+  return {Fit::kBest, "products outweigh its reorders"};
+}
+
+Opinion judge_next_onednn(ConvPass pass, const ConvRequest& c) {
+  return judge_onednn(pass, c).fit == Fit::kBest ? Opinion{Fit::kClose, "oneDNN's second choice"}
+                                                 : Opinion{Fit::kPoor, "oneDNN's second choice"};
 }
 
 // What one thread computes at a time: rows of some images.
@@ -218,22 +256,48 @@ class LanesConv final : public Kernel {
   std::size_t part_bytes_, packed_bytes_;
 };
 
-template <ConvPass kPass>
-std::unique_ptr<Kernel> make_conv(const KernelRequest& request, std::string& why) {
-  if (request.outputs[0].dtype != DType::kF32) {
-    why = "conv: the tuned kernels take f32";
-    return nullptr;
-  }
-  ConvRequest c = read(kPass, request);
-  if (c.types.x.numel() * c.types.w.numel() * c.types.y.numel() == 0) {
-    why = "conv: an empty operand";
-    return nullptr;
-  }
-  if (auto kernel = make_pointwise_conv(kPass, c.attrs, c.types, c.finish)) return kernel;
-  if (is_depthwise(c)) return make_depthwise_conv(kPass, plane_shape(c), c.finish);
-  if (prefers_lanes(c)) return with_finish(std::make_unique<LanesConv>(kPass, plane_shape(c)), c.types, c.finish);
-  if (kPass == ConvPass::kWeightGrad && prefers_unfolded(c)) return make_unfolded_weight_grad(c.attrs, c.types);
-  return make_onednn_conv(kPass, c.attrs, c.types, c.finish);
+// -- candidates -------------------------------------------------------------------------------------------------------
+std::string unsuited(const KernelRequest& request) {
+  if (request.outputs[0].dtype != DType::kF32) return "conv: the tuned kernels take f32";
+  bool is_empty = request.outputs[0].numel() == 0;
+  for (const KernelInput& input : request.inputs) is_empty |= input.present && input.type.numel() == 0;
+  return is_empty ? "conv: an empty operand" : "";
+}
+
+using Judge = Opinion (*)(ConvPass pass, const ConvRequest& c);
+using Make = std::unique_ptr<Kernel> (*)(ConvPass pass, const ConvRequest& c);
+
+Candidate candidate(ConvPass pass, const char* name, Judge judge, Make make) {
+  return {.name = name,
+          .judge = [=](const KernelRequest& request) { return judge(pass, read(pass, request)); },
+          .make =
+              [=](const KernelRequest& request, std::string& why) {
+                std::unique_ptr<Kernel> kernel = make(pass, read(pass, request));
+                if (kernel == nullptr) why = "there is no such implementation";
+                return kernel;
+              }};
+}
+
+// In the order of the rule.
+std::shared_ptr<const CandidateList> candidates_of(ConvPass pass) {
+  using C = const ConvRequest&;
+  return std::make_shared<const CandidateList>(
+      unsuited, std::vector<Candidate>{
+                    candidate(pass, "pointwise", judge_pointwise,
+                              [](ConvPass p, C c) { return make_pointwise_conv(p, c.attrs, c.types, c.finish); }),
+                    candidate(pass, "depthwise", judge_depthwise,
+                              [](ConvPass p, C c) { return make_depthwise_conv(p, plane_shape(c), c.finish); }),
+                    candidate(pass, "lanes", judge_lanes,
+                              [](ConvPass p, C c) {
+                                return with_finish(std::make_unique<LanesConv>(p, plane_shape(c)), c.types, c.finish);
+                              }),
+                    candidate(pass, "unfolded", judge_unfolded,
+                              [](ConvPass, C c) { return make_unfolded_weight_grad(c.attrs, c.types); }),
+                    candidate(pass, "onednn", judge_onednn,
+                              [](ConvPass p, C c) { return make_onednn_conv(p, c.attrs, c.types, c.finish); }),
+                    candidate(pass, "onednn 2", judge_next_onednn,
+                              [](ConvPass p, C c) { return make_onednn_conv(p, c.attrs, c.types, c.finish, 1); }),
+                });
 }
 
 // Where the CPU multiplies bfloat16, oneDNN does twice the products per instruction on half the bytes, and wins even
@@ -242,7 +306,7 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request, std::string& why
 // no faster, nor is what does few products.
 bool prefers_bfloat16(ConvPass pass, const ConvRequest& c) {
   constexpr std::int64_t kLeast = 32 * 32 * 32, kNarrowGroup = 16;
-  if (is_depthwise(c) || prefers_lanes(c)) return false;
+  if (is_depthwise(c) || judge_lanes(pass, c).fit == Fit::kBest) return false;
   std::int64_t channels = c.types.w.shape[1];  // of a group
   if (pass == ConvPass::kWeightGrad && c.attrs.groups > 1 && channels < kNarrowGroup) return false;
   return c.types.y.numel() * (c.types.w.numel() / c.types.w.shape[0]) >= kLeast;
@@ -262,19 +326,28 @@ std::unique_ptr<Kernel> make_bfloat16_conv(const KernelRequest& request, std::st
   return nullptr;
 }
 
+struct ConvFactories {
+  FindSummedAxes axes = nullptr;     // of half partials
+  KernelFactory bfloat16 = nullptr;  // for CPUs that multiply it
+};
+
+void register_pass(KernelRegistry& kernels, const char* op, ConvPass pass, const ConvFactories& narrow) {
+  auto candidates = candidates_of(pass);
+  kernels.set_candidates(op, candidates);
+  if (narrow.axes) kernels.add(op, half_partials(first_of(candidates), narrow.axes));
+  if (narrow.bfloat16) kernels.add(op, narrow.bfloat16);
+  add_with_half(kernels, op, first_of(candidates));
+}
+
 }  // namespace
 
 void register_conv_cpu(KernelRegistry& kernels) {
-  kernels.add("conv", half_partials(make_conv<ConvPass::kForward>, conv_axes));
-  kernels.add("conv_input_grad", half_partials(make_conv<ConvPass::kInputGrad>, conv_input_grad_axes));
-  kernels.add("conv_weight_grad", half_partials(make_conv<ConvPass::kWeightGrad>, conv_weight_grad_axes));
-  kernels.add("conv", make_bfloat16_conv<ConvPass::kForward>);
-  kernels.add("conv_input_grad", make_bfloat16_conv<ConvPass::kInputGrad>);
-  kernels.add("conv_weight_grad", rounded(make_bfloat16_conv<ConvPass::kWeightGrad>));
-  add_with_half(kernels, "conv", make_conv<ConvPass::kForward>);
-  add_with_half(kernels, "conv_affine", make_conv<ConvPass::kForward>);
-  add_with_half(kernels, "conv_input_grad", make_conv<ConvPass::kInputGrad>);
-  add_with_half(kernels, "conv_weight_grad", make_conv<ConvPass::kWeightGrad>);
+  register_pass(kernels, "conv", ConvPass::kForward, {conv_axes, make_bfloat16_conv<ConvPass::kForward>});
+  register_pass(kernels, "conv_affine", ConvPass::kForward, {});
+  register_pass(kernels, "conv_input_grad", ConvPass::kInputGrad,
+                {conv_input_grad_axes, make_bfloat16_conv<ConvPass::kInputGrad>});
+  register_pass(kernels, "conv_weight_grad", ConvPass::kWeightGrad,
+                {conv_weight_grad_axes, rounded(make_bfloat16_conv<ConvPass::kWeightGrad>)});
 }
 
 }  // namespace aspen

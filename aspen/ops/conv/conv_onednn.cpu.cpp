@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/onednn.h"
@@ -65,17 +66,31 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, bool b
   return {description, onednn::attributes(), onednn::engine()};
 }
 
+struct NoImplementation {};
+
+// Moves on from oneDNN's first choice.
+template <class PrimitiveDesc>
+void choose_implementation(PrimitiveDesc& desc, int implementation) {
+  for (int i = 0; i < implementation; ++i) {
+    if (!desc.next_impl()) throw NoImplementation();
+  }
+  if (implementation > 0 && std::string_view(desc.impl_info_str()).find("ref") != std::string_view::npos) {
+    throw NoImplementation();
+  }
+}
+
 // A convolution or a gradient of it as a primitive, with what it takes to call it on memory in our layouts.
 class ConvPrimitive {
  public:
   // `held_y` says how y is held, which is not dense when it is a part of the channels.
-  ConvPrimitive(ConvPass pass, const Geometry& g, bool bias, const Desc& held_y) {
+  ConvPrimitive(ConvPass pass, const Geometry& g, bool bias, const Desc& held_y, int implementation) {
     onednn::OneThread one_thread;
     auto forward = forward_desc(g, bias);
     auto algorithm = dnnl::algorithm::convolution_direct;
     Desc x = any_layout(g.x, g.type), w = any_layout(g.w, g.w_type), y = any_layout(g.y, g.type);
     Desc held_x = onednn::plain(g.x, g.type), held_w = onednn::plain(g.w, g.w_type);
     if (pass == ConvPass::kForward) {
+      choose_implementation(forward, implementation);
       inputs_.emplace_back(DNNL_ARG_SRC, held_x, forward.src_desc(), false);
       inputs_.emplace_back(DNNL_ARG_WEIGHTS, held_w, forward.weights_desc(), false);
       Desc held_bias = onednn::plain({g.y[1]}, g.type);
@@ -86,6 +101,7 @@ class ConvPrimitive {
       dnnl::convolution_backward_data::primitive_desc desc(
           {algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding}, onednn::attributes(), onednn::engine(),
           forward);
+      choose_implementation(desc, implementation);
       inputs_.emplace_back(DNNL_ARG_DIFF_DST, held_y, desc.diff_dst_desc(), false);
       inputs_.emplace_back(DNNL_ARG_WEIGHTS, held_w, desc.weights_desc(), false);
       result_ = Operand(DNNL_ARG_DIFF_SRC, held_x, desc.diff_src_desc(), true);
@@ -94,6 +110,7 @@ class ConvPrimitive {
       dnnl::convolution_backward_weights::primitive_desc desc(
           {algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding}, onednn::attributes(), onednn::engine(),
           forward);
+      choose_implementation(desc, implementation);
       inputs_.emplace_back(DNNL_ARG_SRC, held_x, desc.src_desc(), false);
       inputs_.emplace_back(DNNL_ARG_DIFF_DST, held_y, desc.diff_dst_desc(), false);
       result_ = Operand(DNNL_ARG_DIFF_WEIGHTS, held_w, desc.diff_weights_desc(), true);
@@ -223,10 +240,11 @@ ConvTypes types_of_part(ConvTypes types, const ConvParts& parts) {
 
 class OneDnnConv final : public Kernel {
  public:
-  OneDnnConv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types, const ConvFinish& finish)
+  OneDnnConv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types, const ConvFinish& finish,
+             int implementation)
       : parts_(parts_of(pass, attrs, types)), part_types_(types_of_part(types, parts_)),
         conv_(pass, geometry_of(attrs, part_types_), types.bias,
-              onednn::strided(part_types_.y.shape, contiguous_strides(types.y.shape), types.y.dtype)),
+              onednn::strided(part_types_.y.shape, contiguous_strides(types.y.shape), types.y.dtype), implementation),
         element_(static_cast<std::int64_t>(size_of(types.x.dtype))),
         result_element_(pass == ConvPass::kWeightGrad ? static_cast<std::int64_t>(size_of(types.w.dtype)) : element_),
         adds_up_(pass == ConvPass::kWeightGrad && parts_.of_images) {
@@ -345,9 +363,13 @@ class OneDnnConv final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_onednn_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types,
-                                         const ConvFinish& finish) {
-  auto kernel = std::make_unique<OneDnnConv>(pass, attrs, types, finish);
-  return kernel->does_finish() ? std::move(kernel) : with_finish(std::move(kernel), types, finish);
+                                         const ConvFinish& finish, int implementation) {
+  try {
+    auto kernel = std::make_unique<OneDnnConv>(pass, attrs, types, finish, implementation);
+    return kernel->does_finish() ? std::move(kernel) : with_finish(std::move(kernel), types, finish);
+  } catch (const NoImplementation&) {
+    return nullptr;
+  }
 }
 
 }  // namespace aspen

@@ -9,7 +9,9 @@
 
 namespace aspen {
 
+// oneDNN has several implementations and an order of its own among them; nullptr: it has no such one, or only plain
+// loops.
 std::unique_ptr<Kernel> make_onednn_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types,
-                                         const ConvFinish& finish);
+                                         const ConvFinish& finish, int implementation = 0);
 
 }  // namespace aspen

@@ -221,10 +221,12 @@ class PointwiseConv final : public Kernel {
 
 }  // namespace
 
+bool is_pointwise_conv(const ConvAttrs& attrs, const ConvTypes& types) {
+  return product(types.w.shape.begin() + 2, types.w.shape.end()) == 1 && all_are(attrs.padding, 0);
+}
+
 std::unique_ptr<Kernel> make_pointwise_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types,
                                             const ConvFinish& finish) {
-  bool is_point = product(types.w.shape.begin() + 2, types.w.shape.end()) == 1 && all_are(attrs.padding, 0);
-  if (!is_point) return nullptr;
   return std::make_unique<PointwiseConv>(pass, attrs, types, finish);
 }
 

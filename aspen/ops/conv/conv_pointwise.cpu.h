@@ -9,7 +9,9 @@
 
 namespace aspen {
 
-// Declines, returning nullptr: larger kernels and padding.
+// Whether the kernel is one pixel, without padding.
+bool is_pointwise_conv(const ConvAttrs& attrs, const ConvTypes& types);
+// Of such a convolution.
 std::unique_ptr<Kernel> make_pointwise_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types,
                                             const ConvFinish& finish);
 

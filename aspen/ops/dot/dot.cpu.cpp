@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "aspen/backends/api/kernel.h"
+#include "aspen/backends/api/candidates.h"
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
 #include "aspen/backends/cpu/isa.h"
@@ -223,27 +223,47 @@ bool is_small(const DotShape& s) {
   return s.m <= 16 || s.k <= 16 || s.m * s.n * s.k <= 128 * 128 * 128;
 }
 
-// One product with b as stored, too narrow for enough parts of oneDNN's. Ours may be narrower at the same speed, measured
-// on one core with AVX-512 (GFLOP/s, ours in eight parts / oneDNN whole): 512^3 112/111, 1024^3 108/106, 333x131x517
-// 107/100.
+// One product with b as stored, too narrow for enough parts of oneDNN's. Ours may be narrower at the same speed,
+// measured on one core with AVX-512 (GFLOP/s, ours in eight parts / oneDNN whole): 512^3 112/111, 1024^3 108/106,
+// 333x131x517 107/100.
 bool is_narrow(const DotShape& s) {
   if (s.batch > 1 || s.transpose_b || best_isa() != Isa::kAvx512) return false;
   return std::max(s.m, s.n) / least_part(s) < worthwhile_parts(kMultiplyAddCost * static_cast<double>(s.m * s.n * s.k));
 }
 
-std::unique_ptr<Kernel> make_dot(const KernelRequest& request, std::string& why) {
-  if (request.outputs[0].dtype != DType::kF32) {
-    why = "dot: the tuned kernels take f32";
-    return nullptr;
-  }
+// Products beyond which our loops are surely slower, and below which a call
+// of oneDNN is.
+constexpr std::int64_t kMostOfOurs = std::int64_t{1} << 28, kLeastOfOneDnn = 24 * 24 * 24;
+
+Opinion judge_own(const KernelRequest& request) {
   DotShape s = shape_of(request);
-  if (s.products() == 0) {
-    why = "dot: an empty operand";
-    return nullptr;
-  }
-  if (is_small(s)) return std::make_unique<OwnDot>(s, 16);
-  if (is_narrow(s)) return std::make_unique<OwnDot>(s, 48);
-  return std::make_unique<OneDnnDot>(s, kMultiplyAddCost);
+  if (s.transpose_a && s.transpose_b) return {Fit::kNone, "both operands are transposed"};
+  if (is_small(s)) return {Fit::kBest, "a small product"};
+  if (is_narrow(s)) return {Fit::kBest, "oneDNN's parts would be too few"};
+  return s.m * s.n * s.k <= kMostOfOurs ? Opinion{Fit::kClose, "operands are read as they lie"}
+                                        : Opinion{Fit::kPoor, "a large product"};
+}
+
+Opinion judge_onednn(const KernelRequest& request) {
+  DotShape s = shape_of(request);
+  if (!is_small(s) && !is_narrow(s)) return {Fit::kBest, "products outweigh what oneDNN prepares"};
+  return s.m * s.n * s.k >= kLeastOfOneDnn ? Opinion{Fit::kClose, "a product of some size"}
+                                           : Opinion{Fit::kPoor, "a call takes as long as the product"};
+}
+
+std::string unsuited(const KernelRequest& request) {
+  if (request.outputs[0].dtype != DType::kF32) return "dot: the tuned kernels take f32";
+  DotShape s = shape_of(request);
+  return s.products() == 0 ? "dot: an empty operand" : "";
+}
+
+std::unique_ptr<Kernel> make_own(const KernelRequest& request, std::string&) {
+  DotShape s = shape_of(request);
+  return std::make_unique<OwnDot>(s, is_small(s) ? 16 : 48);
+}
+
+std::unique_ptr<Kernel> make_onednn(const KernelRequest& request, std::string&) {
+  return std::make_unique<OneDnnDot>(shape_of(request), kMultiplyAddCost);
 }
 
 // With twice the products per instruction and half the bytes, ahead of float32 between two conversions from the
@@ -261,9 +281,12 @@ std::unique_ptr<Kernel> make_bfloat16_dot(const KernelRequest& request, std::str
 }  // namespace
 
 void register_dot_cpu(KernelRegistry& kernels) {
-  kernels.add("dot", half_partials(make_dot, dot_axes));
+  auto candidates = std::make_shared<const CandidateList>(
+      unsuited, std::vector<Candidate>{{"own", judge_own, make_own}, {"onednn", judge_onednn, make_onednn}});
+  kernels.set_candidates("dot", candidates);
+  kernels.add("dot", half_partials(first_of(candidates), dot_axes));
   kernels.add("dot", make_bfloat16_dot);
-  add_with_half(kernels, "dot", make_dot);
+  add_with_half(kernels, "dot", first_of(candidates));
 }
 
 }  // namespace aspen

@@ -1,0 +1,118 @@
+// Every candidate that says it can compute a request does, with the same bits on any number of threads: whichever the
+// clock chooses is right.
+#include <cstring>
+
+#include "aspen/ops/conv/conv.h"
+#include "aspen/ops/dot/dot.h"
+#include "aspen/runtime/thread_team.h"
+#include "tests/cpu/compare.h"
+
+namespace aspen::testing {
+namespace {
+
+const Backend& cpu() {
+  static const auto backend = make_cpu_backend();
+  return *backend;
+}
+
+// How many candidates computed it.
+int check_candidates(const KernelRequest& request, double tolerance = 4e-6) {
+  static const auto reference = make_reference_backend();
+  static const auto two = make_thread_team(2), seven = make_thread_team(7);
+  std::mt19937 random(7);
+  std::vector<Buffer> buffers;
+  std::vector<const void*> inputs;
+  for (const KernelInput& input : request.inputs) {
+    if (input.present) buffers.push_back(random_buffer(input.type, random, -1, 1, 2));
+    inputs.push_back(input.present ? buffers.back().get() : nullptr);
+  }
+  const std::vector<Buffer> expected = run_kernel(*reference, request, inputs);
+  int count = 0;
+  for (const CandidateOpinion& opinion : cpu().candidates(request)) {
+    KernelRequest named = request;
+    named.candidate = opinion.name;
+    if (opinion.fit == Fit::kNone) {
+      EXPECT_THROW(cpu().create_kernel(named), UserError) << opinion.name << ", " << to_string(request);
+      continue;
+    }
+    try {
+      cpu().create_kernel(named);
+    } catch (const UserError&) {
+      EXPECT_EQ(opinion.name, "onednn 2") << "only oneDNN may find out late";
+      continue;
+    }
+    ++count;
+    const std::vector<Buffer> alone = run_kernel(cpu(), named, inputs);
+    expect_close(request.outputs[0], expected[0], alone[0], tolerance, opinion.name + ", " + to_string(request));
+    for (ThreadTeam* team : {two.get(), seven.get()}) {
+      const std::vector<Buffer> shared = run_kernel(cpu(), named, inputs, {.team = team});
+      EXPECT_EQ(std::memcmp(alone[0].get(), shared[0].get(), request.outputs[0].bytes()), 0)
+          << opinion.name << ", " << to_string(request) << " with " << team->num_threads() << " threads";
+    }
+  }
+  return count;
+}
+
+ConvAttrs plane(std::int64_t stride, std::int64_t padding, std::int64_t groups = 1) {
+  return {.stride = {stride, stride}, .padding = {padding, padding}, .dilation = {1, 1}, .groups = groups};
+}
+
+// Of a convolution and of both its gradients, the largest number of candidates that computed one.
+int check_conv(const ConvAttrs& attrs, const Shape& x, const Shape& w, DType type = DType::kF32,
+               double tolerance = 4e-6) {
+  const KernelRequest forward = request_of("conv", Attrs::of(attrs), {TensorType{type, x}, TensorType{type, w}});
+  const TensorType y = forward.outputs[0];
+  const auto gradient = [&](const Shape& shape) { return Attrs::of(ConvGradAttrs{.conv = attrs, .shape = shape}); };
+  return std::max({check_candidates(forward, tolerance),
+                   check_candidates(request_of("conv_input_grad", gradient(x), {y, TensorType{type, w}}), tolerance),
+                   check_candidates(request_of("conv_weight_grad", gradient(w), {TensorType{type, x}, y}), tolerance)});
+}
+
+TEST(Candidates, AllComputeConvolutions) {
+  EXPECT_GE(check_conv(plane(1, 1), {16, 12, 13, 11}, {20, 12, 3, 3}), 2);
+  EXPECT_GE(check_conv(plane(2, 0), {2, 24, 9, 9}, {40, 24, 1, 1}), 3);
+  EXPECT_GE(check_conv(plane(1, 1), {2, 64, 5, 5}, {64, 64, 3, 3}), 3);
+  EXPECT_GE(check_conv(plane(2, 1, 8), {3, 8, 12, 10}, {8, 1, 3, 3}), 2);
+  EXPECT_GE(check_conv(plane(1, 1, 2), {3, 32, 8, 8}, {32, 16, 3, 3}), 1);
+}
+
+TEST(Candidates, AllComputeConvolutionsInHalf) {
+  EXPECT_GE(check_conv(plane(1, 1), {2, 32, 5, 5}, {32, 32, 3, 3}, DType::kF16, 2e-3), 2);
+}
+
+TEST(Candidates, AllComputeProducts) {
+  for (bool transpose_a : {false, true}) {
+    for (bool transpose_b : {false, true}) {
+      const Attrs attrs = Attrs::of(DotAttrs{.transpose_a = transpose_a, .transpose_b = transpose_b});
+      for (const auto& [m, k, n] : {std::array<std::int64_t, 3>{37, 65, 41}, {130, 300, 140}, {3, 200, 500}}) {
+        const Shape a = transpose_a ? Shape{k, m} : Shape{m, k}, b = transpose_b ? Shape{n, k} : Shape{k, n};
+        EXPECT_EQ(check_candidates(request_of("dot", attrs, {f32(a), f32(b)})), transpose_a && transpose_b ? 1 : 2);
+        EXPECT_GE(check_candidates(request_of("dot", attrs, {bf16(a), bf16(b)}), 2e-2), 1);
+      }
+    }
+  }
+}
+
+TEST(Candidates, ThoseByRuleAreTheBest) {
+  const KernelRequest request = request_of("conv", Attrs::of(plane(1, 0)), {f32({2, 24, 9, 9}), f32({40, 24, 1, 1})});
+  const std::vector<CandidateOpinion> opinions = cpu().candidates(request);
+  ASSERT_EQ(opinions.size(), 6u);
+  EXPECT_EQ(opinions[0].name, "pointwise");
+  EXPECT_EQ(opinions[0].fit, Fit::kBest);
+  EXPECT_EQ(opinions[4].name, "onednn");
+  EXPECT_EQ(opinions[4].fit, Fit::kClose);
+  for (const CandidateOpinion& opinion : opinions) EXPECT_NE(opinion.why, "");
+}
+
+TEST(Candidates, ARequestForAnotherIsRefused) {
+  KernelRequest request = request_of("dot", Attrs::of(DotAttrs{}), {f32({4, 4}), f32({4, 4})});
+  request.candidate = "unheard of";
+  EXPECT_THROW(cpu().create_kernel(request), UserError);
+  KernelRequest pointwise = request_of("neg", {}, {f32({4})});
+  pointwise.candidate = "onednn";
+  EXPECT_THROW(cpu().create_kernel(pointwise), UserError);
+  EXPECT_TRUE(cpu().candidates(pointwise).empty());
+}
+
+}  // namespace
+}  // namespace aspen::testing
