@@ -1,4 +1,4 @@
-// Products of matrices: our own loops for small ones, oneDNN matmul for the rest.
+// Products of matrices: our own loops for vectors and small matrices, oneDNN matmul for the rest.
 #include "aspen/ops/dot/dot.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "aspen/backends/cpu/onednn.h"
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/dot/dot_partials.ref.h"
+#include "aspen/ops/dot/dot_vector.cpu.h"
 
 namespace aspen {
 namespace {
@@ -209,6 +210,12 @@ bool is_small(const DotShape& s) {
   return s.m <= 16 || s.k <= 16 || s.m * s.n * s.k <= 128 * 128 * 128;
 }
 
+// Of a product in which b or else a is a vector.
+VectorDot vector_dot_of(const DotShape& s) {
+  if (s.n == 1) return {s.batch, s.m, s.k, 0, 1, !s.transpose_a};
+  return {s.batch, s.n, s.k, 1, 0, s.transpose_b};
+}
+
 std::unique_ptr<Kernel> make_dot(const KernelRequest& request, std::string& why) {
   if (request.outputs[0].dtype != DType::kF32) {
     why = "dot: the tuned kernels take f32";
@@ -219,6 +226,7 @@ std::unique_ptr<Kernel> make_dot(const KernelRequest& request, std::string& why)
     why = "dot: an empty operand";
     return nullptr;
   }
+  if (s.m == 1 || s.n == 1) return make_vector_dot(vector_dot_of(s));
   if (is_small(s)) return std::make_unique<SmallDot>(s);
   return std::make_unique<OneDnnDot>(s);
 }
