@@ -31,6 +31,18 @@ TEST(Dot, EverySmallRemainder) {
 
 TEST(Dot, LongSums) { compare_dot({}, 3, 5, 20000); }
 
+TEST(Dot, MatricesByVectors) {
+  for (std::int64_t k : {1, 7, 16, 700, 5000}) {
+    for (std::int64_t outputs : {1, 5, 8, 61, 130}) {
+      compare_dot({}, outputs, 1, k);
+      compare_dot({}, 1, outputs, k);
+    }
+  }
+  compare_dot({}, 1, 4200, 33);
+  compare_dot({5}, 19, 1, 40);
+  compare_dot({5}, 1, 19, 40);
+}
+
 TEST(Dot, LargeMatrices) { compare_dot({}, 130, 170, 200); }
 
 // Longer than what stays in the cache, in every direction.

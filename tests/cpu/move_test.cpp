@@ -98,10 +98,12 @@ TEST(Pad, AnyAxisBeforeBetweenAndBehind) {
 
 TEST(Concat, AnyAxis) {
   for (std::int64_t axis : {0, 1, 2}) {
-    std::vector<Shape> shapes(3, Shape{4, 3, 17});
-    shapes[1][axis] = 1;
-    shapes[2][axis] = 33;
-    compare_move("concat", Attrs::of(ConcatAttrs{axis}), shapes);
+    for (std::int64_t width : {17, 600}) {
+      std::vector<Shape> shapes(3, Shape{4, 3, width});
+      shapes[1][axis] = axis == 2 ? width / 2 : 1;
+      shapes[2][axis] = width + 16;
+      compare_move("concat", Attrs::of(ConcatAttrs{axis}), shapes);
+    }
   }
 }
 

@@ -60,6 +60,18 @@ TEST(Optimizer, SgdInAllItsForms) {
   }
 }
 
+TEST(Optimizer, SgdOfOneGradientForManyElements) {
+  CompareOptions positive{.tolerance = 3e-7, .low = 0.1, .high = 0.9};
+  TensorType w = f32({70, 90}), settings = f32({kNumSettings}), step = f32({});
+  for (const Shape& shape : {Shape{}, Shape{90}, Shape{70, 1}}) {
+    for (DType type : {DType::kF32, DType::kF16}) {
+      TensorType g{type, shape};
+      compare("sgd", Attrs::of(SgdAttrs{}), {w, g, settings, step}, positive);
+      compare("sgd", Attrs::of(SgdAttrs{true, true}), {w, g, settings, step, w}, positive);
+    }
+  }
+}
+
 TEST(Optimizer, AdamInAllItsForms) {
   for (float decay : {0.0f, 0.01f}) {
     for (bool decoupled : {false, true}) {

@@ -55,6 +55,34 @@ TEST(Reduce, IntegersBoolsAndProducts) {
   }
 }
 
+TEST(Reduce, GradientsOfProducts) {
+  for (const Axes& c : axes_of_every_width()) {
+    Shape gradient = c.shape;
+    for (auto axis : c.axes) gradient[axis] = 1;
+    compare("reduce_prod_grad", Attrs::of(ReduceAttrs{c.axes, false}), {f32(c.shape), f32(gradient)},
+            {.tolerance = 1e-6, .low = 0.999, .high = 1.001});
+  }
+}
+
+// Without zeros, with one and with two, in rows and in columns.
+TEST(Reduce, GradientsOfProductsWithZeros) {
+  constexpr std::int64_t kLines = 3, kSize = 37;
+  auto reference = make_reference_backend();
+  for (bool by_rows : {true, false}) {
+    const Shape shape = by_rows ? Shape{kLines, kSize} : Shape{kSize, kLines};
+    const std::int64_t line_step = by_rows ? kSize : 1, step = by_rows ? 1 : kLines;
+    std::vector<float> x(kLines * kSize, 1.25f), g{2, 3, 4};
+    x[line_step + 5 * step] = x[2 * line_step + 7 * step] = x[2 * line_step + 30 * step] = 0;
+    KernelRequest request = request_of("reduce_prod_grad", Attrs::of(ReduceAttrs{{by_rows ? 1 : 0}, false}),
+                                       {f32(shape), f32(by_rows ? Shape{kLines, 1} : Shape{1, kLines})});
+    auto expected = run_kernel(*reference, request, {x.data(), g.data()});
+    auto actual = run_kernel(tuned_backend(), request, {x.data(), g.data()});
+    expect_close(request.outputs[0], expected[0], actual[0], 1e-6, to_string(request));
+    EXPECT_GT(actual[0].as<float>()[line_step + 5 * step], 1000);
+    EXPECT_EQ(actual[0].as<float>()[2 * line_step + 7 * step], 0);
+  }
+}
+
 TEST(ArgReduce, EveryAxisAndTies) {
   for (const Shape& shape : {Shape{5, 300}, Shape{300, 5}, Shape{7, 9, 33}, Shape{3, 64, 2}, Shape{1, 600, 1}}) {
     for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(shape.size()); ++axis) {

@@ -165,6 +165,10 @@ std::vector<LargeCase> products() {
   add({12, 600}, {2000, 600}, false, true);
   add({5000, 12}, {12, 300}, false, false);
   add({70, 48, 48}, {70, 48, 48}, false, false);
+  add({999, 1001}, {1001, 1}, false, false);  // a matrix by a vector: rows, columns, batches of both
+  add({1001, 999}, {1001, 1}, true, false);
+  add({30, 1, 200}, {30, 301, 200}, false, true);
+  add({30, 1, 200}, {30, 200, 301}, false, false);
   return cases;
 }
 
@@ -192,6 +196,14 @@ std::vector<LargeCase> rows_and_sums() {
       {"reduce_sum", Attrs::of(ReduceAttrs{{1}}), {f32({50, 100, 201})}},
       {"reduce_min", Attrs::of(ReduceAttrs{{0, 2}}), {f32({30, 40, 901})}},
       {"reduce_prod", Attrs::of(ReduceAttrs{{1}}), {f32({1000, 1001})}, {.low = 0.99, .high = 1.01}},
+      {"reduce_prod_grad",
+       Attrs::of(ReduceAttrs{{1}}),
+       {f32({1000, 1001}), f32({1000, 1})},
+       {.low = 0.99, .high = 1.01}},
+      {"reduce_prod_grad",
+       Attrs::of(ReduceAttrs{{0}}),
+       {f32({1000, 1001}), f32({1, 1001})},
+       {.low = 0.99, .high = 1.01}},
       {"reduce_sum", Attrs::of(ReduceAttrs{{0, 1}}), {i32({1000, 1001})}},
       {"reduce_max", Attrs::of(ReduceAttrs{{0}}), {i32({1000, 1001})}, {.top = 1000}},
       {"argreduce", Attrs::of(ArgReduceAttrs{1, true, false}), {f32({1000, 1001})}},
@@ -261,6 +273,9 @@ std::vector<LargeCase> elements() {
       {"transpose", Attrs::of(TransposeAttrs{{0, 2, 1}}), {f32({100, 50, 81})}},
       {"sgd", Attrs::of(SgdAttrs{true, true}), {x, x, settings, steps, x}, positive},
       {"sgd", Attrs::of(SgdAttrs{false, false}), {x, x, settings, steps}, positive},
+      {"sgd", Attrs::of(SgdAttrs{false, false}), {x, f32({801}), settings, steps}, positive},
+      {"sgd", Attrs::of(SgdAttrs{true, false}), {x, f32({500, 1}), settings, steps, x}, positive},
+      {"sgd", Attrs::of(SgdAttrs{false, false}), {half, TensorType{DType::kF16, {}}, settings, steps}, positive},
       {"adam", Attrs::of(AdamAttrs{}), {x, x, settings, steps, x, x}, positive},
   };
 }
@@ -289,6 +304,7 @@ std::vector<LargeCase> moves() {
       {"remap_grad", Attrs::of(around_grad), {f32({8, 20, 63, 63})}},
       {"concat", Attrs::of(ConcatAttrs{1}), {f32(x), f32(x)}},
       {"concat", Attrs::of(ConcatAttrs{1}), {f32({5000, 101}), f32({5000, 3}), f32({5000, 200})}},
+      {"concat", Attrs::of(ConcatAttrs{1}), {f32({501, 301}), f32({501, 0}), f32({501, 150})}},
   };
 }
 

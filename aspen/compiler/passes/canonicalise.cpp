@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "aspen/backends/api/strided_rows.h"
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/build.h"
@@ -128,6 +129,31 @@ Value* simplify_reduce(Builder& b, Op& op) {
   return build::reshape(b, x, op.output()->shape());
 }
 
+// A sum of products of elements along the last axes is that of a row and a column: the products need not be kept. Left
+// alone are sums too short or too few to gain by it, and half, whose products are rounded.
+Value* sum_of_products(Builder& b, const Op& op) {
+  constexpr std::int64_t kLongSum = 64, kManySums = 64;
+  const Op* product = made_by(op.input(0), "mul");
+  const TensorType& type = op.input(0)->type();
+  if (product == nullptr || type.dtype != DType::kF32 || type.numel() == 0) return nullptr;
+  if (op.input(0)->users().size() != 1 || op.input(0)->is_output()) return nullptr;
+  for (const Value* factor : product->inputs()) {
+    if (factor->shape() != type.shape) return nullptr;
+  }
+  const auto& axes = op.attrs<ReduceAttrs>().axes;
+  const bool are_last = axes.empty() || axes.front() + static_cast<std::int64_t>(axes.size()) == type.rank();
+  const std::int64_t sums = numel(op.output()->shape()), size = type.numel() / sums;
+  if (!are_last || size < kLongSum || sums < kManySums) return nullptr;
+  Value* rows = build::reshape(b, product->input(0), {sums, 1, size});
+  Value* columns = build::reshape(b, product->input(1), {sums, size, 1});
+  return build::reshape(b, build::dot(b, rows, columns, false, false), op.output()->shape());
+}
+
+Value* simplify_sum(Builder& b, Op& op) {
+  Value* simpler = simplify_reduce(b, op);
+  return simpler != nullptr ? simpler : sum_of_products(b, op);
+}
+
 // -- elements -----------------------------------------------------------------------------------------------
 
 // Whether every value of `from` is a value of `to`.
@@ -195,8 +221,16 @@ Value* before_exchange(const Value* x) {
   return nullptr;
 }
 
+// A column by a row is a product of elements; both operands as dot would have them without its flags.
+Value* outer_product(Builder& b, const Op& op) {
+  Shape column = op.output()->shape(), row = column;
+  column.back() = 1;
+  row[row.size() - 2] = 1;
+  return build::mul(b, build::reshape(b, op.input(0), column), build::reshape(b, op.input(1), row));
+}
+
 // A transpose of the last two axes becomes a flag of dot.
-Value* simplify_dot(Builder&, Op& op) {
+Value* simplify_dot(Builder& b, Op& op) {
   DotAttrs attrs = op.attrs<DotAttrs>();
   bool is_changed = false;
   for (std::size_t i : {0, 1}) {
@@ -208,6 +242,19 @@ Value* simplify_dot(Builder&, Op& op) {
     is_changed = true;
   }
   if (is_changed) op.set_attrs(Attrs::of(attrs));
+  const Shape& shape = op.input(0)->shape();
+  const bool is_outer = shape[shape.size() - (attrs.transpose_a ? 2 : 1)] == 1;
+  return is_outer && op.output()->type().numel() > 0 ? outer_product(b, op) : nullptr;
+}
+
+// One number for many weights need not be written out for them, where they are enough to follow each other.
+Value* simplify_sgd(Builder& b, Op& op) {
+  constexpr std::int64_t kLongRow = 64;
+  const Op *broadcast = made_by(op.input(1), "broadcast"), *full = made_by(op.input(1), "full");
+  if (full != nullptr && op.input(1)->rank() > 0) op.set_input(1, full_of_shape(b, *full, {}));
+  if (broadcast == nullptr) return nullptr;
+  const auto rows = broadcast_rows<1>(op.input(0)->shape(), {&broadcast->input(0)->shape()});
+  if (rows.row_size() >= kLongRow) op.set_input(1, broadcast->input(0));
   return nullptr;
 }
 
@@ -219,7 +266,7 @@ const std::unordered_map<std::string_view, Rule> kRules{
     {"pad", simplify_pad},
     {"concat", simplify_concat},
     {"reverse", simplify_reverse},
-    {"reduce_sum", simplify_reduce},
+    {"reduce_sum", simplify_sum},
     {"reduce_prod", simplify_reduce},
     {"reduce_max", simplify_reduce},
     {"reduce_min", simplify_reduce},
@@ -232,6 +279,7 @@ const std::unordered_map<std::string_view, Rule> kRules{
     {"select", simplify_select},
     {"dropout", simplify_dropout},
     {"dot", simplify_dot},
+    {"sgd", simplify_sgd},
 };
 
 // Feeds an op that broadcasts its operands what was broadcast for it, or one number instead of many, where the result

@@ -1,5 +1,5 @@
-// Products of matrices: our own loops for small ones and for those that oneDNN could share between few threads only,
-// oneDNN matmul for the rest, and for bfloat16 where the CPU multiplies it.
+// Products of matrices: our own loops for vectors, for small matrices and for those that oneDNN could share between few
+// threads only, oneDNN matmul for the rest, and for bfloat16 where the CPU multiplies it.
 #include "aspen/ops/dot/dot.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "aspen/backends/cpu/onednn.h"
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/dot/dot_partials.ref.h"
+#include "aspen/ops/dot/dot_vector.cpu.h"
 
 namespace aspen {
 namespace {
@@ -231,13 +232,26 @@ bool is_narrow(const DotShape& s) {
   return std::max(s.m, s.n) / least_part(s) < worthwhile_parts(kMultiplyAddCost * static_cast<double>(s.m * s.n * s.k));
 }
 
-// Products beyond which our loops are surely slower, and below which a call
-// of oneDNN is.
+// The larger operand is read once: nothing is gained by preparing it.
+bool has_vector(const DotShape& s) { return s.m == 1 || s.n == 1; }
+
+// Of a product in which b or else a is a vector.
+VectorDot vector_dot_of(const DotShape& s) {
+  if (s.n == 1) return {s.batch, s.m, s.k, 0, 1, !s.transpose_a};
+  return {s.batch, s.n, s.k, 1, 0, s.transpose_b};
+}
+
+Opinion judge_vector(const KernelRequest& request) {
+  return has_vector(shape_of(request)) ? Opinion{Fit::kBest, "a vector"} : Opinion{Fit::kNone, "two matrices"};
+}
+
+// Products beyond which our loops are surely slower, and below which a call of oneDNN is.
 constexpr std::int64_t kMostOfOurs = std::int64_t{1} << 28, kLeastOfOneDnn = 24 * 24 * 24;
 
 Opinion judge_own(const KernelRequest& request) {
   DotShape s = shape_of(request);
   if (s.transpose_a && s.transpose_b) return {Fit::kNone, "both operands are transposed"};
+  if (has_vector(s)) return {Fit::kPoor, "made for two matrices"};
   if (is_small(s)) return {Fit::kBest, "a small product"};
   if (is_narrow(s)) return {Fit::kBest, "oneDNN's parts would be too few"};
   return s.m * s.n * s.k <= kMostOfOurs ? Opinion{Fit::kClose, "operands are read as they lie"}
@@ -246,6 +260,7 @@ Opinion judge_own(const KernelRequest& request) {
 
 Opinion judge_onednn(const KernelRequest& request) {
   DotShape s = shape_of(request);
+  if (has_vector(s)) return {Fit::kPoor, "made for two matrices"};
   if (!is_small(s) && !is_narrow(s)) return {Fit::kBest, "products outweigh what oneDNN prepares"};
   return s.m * s.n * s.k >= kLeastOfOneDnn ? Opinion{Fit::kClose, "a product of some size"}
                                            : Opinion{Fit::kPoor, "a call takes as long as the product"};
@@ -255,6 +270,10 @@ std::string unsuited(const KernelRequest& request) {
   if (request.outputs[0].dtype != DType::kF32) return "dot: the tuned kernels take f32";
   DotShape s = shape_of(request);
   return s.products() == 0 ? "dot: an empty operand" : "";
+}
+
+std::unique_ptr<Kernel> make_vector(const KernelRequest& request, std::string&) {
+  return make_vector_dot(vector_dot_of(shape_of(request)));
 }
 
 std::unique_ptr<Kernel> make_own(const KernelRequest& request, std::string&) {
@@ -281,8 +300,10 @@ std::unique_ptr<Kernel> make_bfloat16_dot(const KernelRequest& request, std::str
 }  // namespace
 
 void register_dot_cpu(KernelRegistry& kernels) {
-  auto candidates = std::make_shared<const CandidateList>(
-      unsuited, std::vector<Candidate>{{"own", judge_own, make_own}, {"onednn", judge_onednn, make_onednn}});
+  auto candidates =
+      std::make_shared<const CandidateList>(unsuited, std::vector<Candidate>{{"vector", judge_vector, make_vector},
+                                                                             {"own", judge_own, make_own},
+                                                                             {"onednn", judge_onednn, make_onednn}});
   kernels.set_candidates("dot", candidates);
   kernels.add("dot", half_partials(first_of(candidates), dot_axes));
   kernels.add("dot", make_bfloat16_dot);

@@ -1,5 +1,6 @@
-// Indices are checked in a pass of their own, so that the loops that follow them need not. Reads are cut anywhere;
-// writes only between places that no two updates share, so that updates of one place meet in their order.
+// Indices are checked before they are followed, so that the loops need not: those of a write all before the first of
+// them, so that a wrong one leaves everything as it was. Reads are cut anywhere; writes only between places that no two
+// updates share, so that updates of one place meet in their order.
 #include "aspen/ops/index/index.h"
 
 #include <algorithm>
@@ -43,13 +44,17 @@ class IndexCheck {
       : op_(request.op), input_(input), shape_(request.inputs[input].type.shape), size_(size),
         chunks_(cut_elements(request.inputs[input].type.numel(), kReadCost)) {}
 
+  // All of them, on the threads of the device.
   void run(const KernelArgs& args) const {
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) { run(args, chunk.begin, chunk.end); });
+  }
+
+  // Those of a part, which one thread is about to follow.
+  void run(const KernelArgs& args, std::int64_t begin, std::int64_t end) const {
     auto* index = static_cast<const std::int32_t*>(args.inputs[input_]);
-    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      auto size = static_cast<std::uint32_t>(std::min<std::int64_t>(size_, std::uint32_t{1} << 31));
-      if (ASPEN_BEST(all_below)(index + chunk.begin, chunk.size(), size)) return;
-      for (std::int64_t i = chunk.begin; i < chunk.end; ++i) checked_index(index[i], size_, op_, i, shape_);
-    });
+    auto size = static_cast<std::uint32_t>(std::min<std::int64_t>(size_, std::uint32_t{1} << 31));
+    if (ASPEN_BEST(all_below)(index + begin, end - begin, size)) return;
+    for (std::int64_t i = 0; i < end; ++i) checked_index(index[i], size_, op_, i, shape_);
   }
 
  private:
@@ -62,9 +67,36 @@ class IndexCheck {
 
 // -- reads ------------------------------------------------------------------------------------------------------
 
+// to[i] = from[index[i]]
+template <class T>
+void look_up(const T* from, const std::int32_t* index, std::int64_t n, T* to) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = from[index[i]];
+}
+// The same, two at a time: reading indices and writing results in pairs takes half the instructions, and it is these
+// that such a loop is bound by.
+template <>
+void look_up(const std::uint32_t* from, const std::int32_t* index, std::int64_t n, std::uint32_t* to) {
+  auto look_up_pair = [&](std::int64_t i) {
+    std::uint64_t pair;
+    std::memcpy(&pair, index + i, sizeof(pair));
+    const std::uint64_t low = from[static_cast<std::uint32_t>(pair)], high = from[pair >> 32];
+    pair = low | high << 32;
+    std::memcpy(to + i, &pair, sizeof(pair));
+  };
+  std::int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    look_up_pair(i);
+    look_up_pair(i + 2);
+  }
+  for (; i < n; ++i) to[i] = from[index[i]];
+}
+
 // A run of a size known to the compiler is one or two moves.
 template <std::int64_t kBytes>
 void copy_rows(const std::byte* x, const std::int32_t* index, std::int64_t count, std::int64_t bytes, std::byte* y) {
+  if constexpr (kBytes == sizeof(std::uint32_t)) {
+    return look_up(reinterpret_cast<const std::uint32_t*>(x), index, count, reinterpret_cast<std::uint32_t*>(y));
+  }
   const std::int64_t run = kBytes != 0 ? kBytes : bytes;
   for (std::int64_t i = 0; i < count; ++i) {
     std::memcpy(y + i * run, x + index[i] * run, static_cast<std::size_t>(run));
@@ -121,7 +153,7 @@ template <class T>
 void gather_row(const T* from, std::int64_t step, std::int64_t stride, const std::int32_t* index, std::int64_t n,
                 T* to) {
   if (step == 0 && stride == 1) {
-    for (std::int64_t i = 0; i < n; ++i) to[i] = from[index[i]];
+    look_up(from, index, n, to);
   } else if (step == 1) {
     for (std::int64_t i = 0; i < n; ++i) to[i] = from[i + index[i] * stride];
   } else {
@@ -136,9 +168,9 @@ std::unique_ptr<Kernel> make_typed_gather(const KernelRequest& request) {
   std::int64_t stride = contiguous_strides(x)[axis];
   ChunkedRows<1> chunked(rows_of_index(request, axis), kIndexCost);
   return make_kernel([chunked, stride, check = IndexCheck(request, x[axis])](const KernelArgs& args) {
-    check.run(args);
     std::int64_t step = chunked.rows().strides()[0];
     chunked.for_each_piece(args, [&](std::int64_t first, const auto& offsets, std::int64_t n) {
+      check.run(args, first, first + n);
       const T* from = static_cast<const T*>(args.inputs[0]) + offsets[0];
       const std::int32_t* index = static_cast<const std::int32_t*>(args.inputs[1]) + first;
       gather_row(from, step, stride, index, n, static_cast<T*>(args.outputs[0]) + first);
@@ -177,15 +209,24 @@ class Start {
       : chunks_(cut(static_cast<std::int64_t>(x.bytes()), kMoveCost / 4 * static_cast<double>(x.bytes()),
                     {.multiple = 64})) {}
 
+  // All of it, on the threads of the device.
   void run(const KernelArgs& args) const {
-    if (args.inputs[0] == args.outputs[0]) return;
-    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      std::memcpy(static_cast<std::byte*>(args.outputs[0]) + chunk.begin,
-                  static_cast<const std::byte*>(args.inputs[0]) + chunk.begin, static_cast<std::size_t>(chunk.size()));
-    });
+    if (is_there(args)) return;
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) { copy(args, chunk.begin, chunk.size()); });
+  }
+
+  // A part that one thread is about to write to; in bytes.
+  void run(const KernelArgs& args, std::int64_t begin, std::int64_t size) const {
+    if (!is_there(args)) copy(args, begin, size);
   }
 
  private:
+  static bool is_there(const KernelArgs& args) { return args.inputs[0] == args.outputs[0]; }
+  static void copy(const KernelArgs& args, std::int64_t begin, std::int64_t size) {
+    std::memcpy(static_cast<std::byte*>(args.outputs[0]) + begin, static_cast<const std::byte*>(args.inputs[0]) + begin,
+                static_cast<std::size_t>(size));
+  }
+
   Chunks chunks_;
 };
 
@@ -215,40 +256,57 @@ std::unique_ptr<Kernel> make_typed_scatter_rows(const KernelRequest& request) {
       });
 }
 
-// Groups of rows that differ before the axis meet nowhere, nor do columns that lie along another axis.
+// Groups of rows that differ before the axis meet nowhere, nor do columns that lie along another axis. Where every
+// group has a part of the result to itself, that part begins as x just before it is written to, while it is in the
+// cache.
 class ScatterPieces {
  public:
-  ScatterPieces(const KernelRequest& request, std::int64_t axis) : rows_(rows_of_index(request, axis)) {
+  ScatterPieces(const KernelRequest& request, std::int64_t axis)
+      : rows_(rows_of_index(request, axis)), start_(request.inputs[0].type) {
+    const TensorType& x = request.inputs[0].type;
     const Shape& index = request.inputs[1].type.shape;
+    if (rows_.size() == 0) return;  // no chunks
     std::int64_t groups = numel(Shape(index.begin(), index.begin() + axis));
     double cost = kIndexCost * static_cast<double>(rows_.size());
-    bool whole_groups = groups > 0 && rows_.num_rows() % groups == 0 && groups >= 2 * worthwhile_parts(cost);
+    bool whole_groups = rows_.num_rows() % groups == 0 && groups >= 2 * worthwhile_parts(cost);
     group_ = whole_groups ? rows_.num_rows() / groups : rows_.num_rows();
     cuts_columns_ = !whole_groups && rows_.strides()[0] != 0;
-    if (rows_.size() == 0) return;  // no chunks
+    // Narrow columns are read and written slowly: rows of a matrix often lie a multiple of 4096 bytes apart.
     chunks_ = whole_groups    ? cut(groups, cost)
-              : cuts_columns_ ? cut(rows_.row_size(), cost, {.multiple = 64, .least = 64})
+              : cuts_columns_ ? cut(rows_.row_size(), cost, {.multiple = 64, .least = 128})
                               : Chunks(1, 1);
+    if (whole_groups && std::equal(index.begin(), index.begin() + axis, x.shape.begin())) {
+      slab_ = static_cast<std::int64_t>(x.bytes()) / groups;
+    }
   }
 
   std::int64_t step() const { return rows_.strides()[0]; }
 
-  // Calls piece(first, offset, count).
+  // Calls piece(first, offset, count) for what has begun as x.
   template <class F>
   void for_each(const KernelArgs& args, F&& piece) const {
+    if (slab_ == 0) start_.run(args);
     for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      std::int64_t begin = cuts_columns_ ? 0 : chunk.begin * group_;
-      std::int64_t end = cuts_columns_ ? rows_.num_rows() : chunk.end * group_;
+      std::int64_t begin = cuts_columns_ ? 0 : chunk.begin, end = cuts_columns_ ? 1 : chunk.end;
       std::int64_t column = cuts_columns_ ? chunk.begin : 0, n = cuts_columns_ ? chunk.size() : rows_.row_size();
-      rows_.for_each_row_in(begin, end, [&](std::int64_t first, const auto& offsets) {
-        piece(first + column, offsets[0] + column * rows_.strides()[0], n);
-      });
+      std::int64_t at_once = slab_ == 0 ? end - begin : std::max(kStartedBytes / slab_, std::int64_t{1});
+      for (std::int64_t group = begin; group < end; group += at_once) {
+        std::int64_t next = std::min(group + at_once, end);
+        if (slab_ != 0) start_.run(args, group * slab_, (next - group) * slab_);
+        rows_.for_each_row_in(group * group_, next * group_, [&](std::int64_t first, const auto& offsets) {
+          piece(first + column, offsets[0] + column * rows_.strides()[0], n);
+        });
+      }
     });
   }
 
  private:
+  static constexpr std::int64_t kStartedBytes = 16384;  // of the result: a part of the first cache level
+
   StridedRows<1> rows_;
-  std::int64_t group_ = 1;
+  Start start_;
+  std::int64_t group_ = 1;  // rows of a group
+  std::int64_t slab_ = 0;   // bytes of the result that a group has to itself; 0: none
   bool cuts_columns_ = false;
   Chunks chunks_;
 };
@@ -259,9 +317,8 @@ std::unique_ptr<Kernel> make_typed_scatter(const KernelRequest& request) {
   std::int64_t axis = normalize_axis(request.attrs.as<ScatterAttrs>().axis, x.shape, "scatter");
   std::int64_t stride = contiguous_strides(x.shape)[axis];
   return make_kernel([pieces = ScatterPieces(request, axis), check = IndexCheck(request, x.shape[axis]),
-                      start = Start(x), mode = mode_of(request), stride](const KernelArgs& args) {
+                      mode = mode_of(request), stride](const KernelArgs& args) {
     check.run(args);
-    start.run(args);
     pieces.for_each(args, [&](std::int64_t first, std::int64_t offset, std::int64_t n) {
       ASPEN_BEST(scatter_elements<T>)
       (mode, {n, pieces.step(), stride}, static_cast<const std::int32_t*>(args.inputs[1]) + first,

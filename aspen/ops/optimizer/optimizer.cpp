@@ -12,8 +12,12 @@ constexpr std::size_t kFirstState = 4;
 
 bool is_real(DType type) { return type == DType::kF32 || is_narrow_float(type); }
 
+// Of the gradient: that of the parameter, or one that broadcasts to it.
+enum class GradientShape { kOfParameter, kBroadcasts };
+
 // num_more: inputs that follow the states.
-std::vector<TensorType> infer_update(const InferContext& c, std::size_t num_states, std::size_t num_more = 0) {
+std::vector<TensorType> infer_update(const InferContext& c, std::size_t num_states, std::size_t num_more = 0,
+                                     GradientShape gradient = GradientShape::kOfParameter) {
   const TensorType &w = c.in(0), &settings = c.in(2), &step = c.in(3);
   c.check(c.num_inputs() == kFirstState + num_states + num_more, "takes {} states with these attributes, not {}.",
           num_states, c.num_inputs() - kFirstState - num_more);
@@ -22,8 +26,11 @@ std::vector<TensorType> infer_update(const InferContext& c, std::size_t num_stat
           to_string(settings), to_string(step));
   std::vector<TensorType> result{w};
   for (std::size_t i : {std::size_t{0}, std::size_t{1}}) {
-    c.check(is_real(c.in(i).dtype) && c.in(i).shape == w.shape,
-            "takes f32, f16 or bf16 tensors of one shape, not {} for {}.", to_string(c.in(i)), to_string(w));
+    const Shape& shape = c.in(i).shape;
+    const bool fits = shape == w.shape ||
+                      (gradient == GradientShape::kBroadcasts && broadcast_shapes(w.shape, shape, c.who()) == w.shape);
+    c.check(is_real(c.in(i).dtype) && fits, "takes f32, f16 or bf16 tensors of one shape, not {} for {}.",
+            to_string(c.in(i)), to_string(w));
   }
   for (std::size_t i = kFirstState; i < kFirstState + num_states; ++i) {
     c.check(is_real(c.in(i).dtype) && c.in(i).shape == w.shape,
@@ -147,12 +154,34 @@ void define_clipping(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {}}}, .attrs = Attrs::of(ClipScaleAttrs{3}), .low = 1, .high = 4});
 }
 
+// A gradient may be one number for many elements, as that of a sum is: then it need not be written out.
+void define_sgd(OpRegistry& ops) {
+  const auto num_states = [](const SgdAttrs& a) -> std::size_t { return a.momentum ? 1 : 0; };
+  OpDef& def = define_update<SgdAttrs>(
+                   ops, "sgd", "Stochastic gradient descent with optional (Nesterov) momentum; g may broadcast.",
+                   num_states, {{false, false}, {true, false}, {true, true}})
+                   .infer([num_states](const InferContext& c) {
+                     return infer_update(c, num_states(c.attrs<SgdAttrs>()), 0, GradientShape::kBroadcasts);
+                   });
+  const TensorType w{DType::kF32, {3, 5}}, settings{DType::kF32, {kNumSettings}}, step{DType::kF32, {}};
+  for (const Shape& g : {Shape{}, Shape{3, 1}, Shape{5}}) {
+    for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+      def.example({.inputs = {w, {type, g}, settings, step},
+                   .attrs = Attrs::of(SgdAttrs{false, false}),
+                   .low = 0.1,
+                   .high = 0.3});
+      def.example({.inputs = {w, {type, g}, settings, step, w},
+                   .attrs = Attrs::of(SgdAttrs{true, true}),
+                   .low = 0.1,
+                   .high = 0.3});
+    }
+  }
+}
+
 }  // namespace
 
 void define_optimizer(OpRegistry& ops) {
-  define_update<SgdAttrs>(ops, "sgd", "Stochastic gradient descent with optional (Nesterov) momentum.",
-                          [](const SgdAttrs& a) -> std::size_t { return a.momentum ? 1 : 0; },
-                          {{false, false}, {true, false}, {true, true}});
+  define_sgd(ops);
   define_update<AdamAttrs>(ops, "adam", "Adam, or AdamW with a decoupled weight decay.",
                            [](const AdamAttrs&) -> std::size_t { return 2; },
                            {{false, true}, {true, true}, {true, false}});

@@ -127,9 +127,9 @@ const float* floats(const KernelArgs& args, std::size_t input) { return static_c
 std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   SgdAttrs attrs = request.attrs.as<SgdAttrs>();
-  Chunks chunks = cut_elements(request.outputs[0].numel(), kMoveCost);
+  ChunkedRows<1> rows(broadcast_rows<1>(request.inputs[0].type.shape, {&request.inputs[1].type.shape}), kMoveCost);
   std::size_t velocity_bytes = attrs.momentum ? request.outputs[1].bytes() : 0;
-  return make_kernel([attrs, chunks, velocity_bytes, types = Types(request)](const KernelArgs& args) {
+  return make_kernel([attrs, rows, velocity_bytes, types = Types(request)](const KernelArgs& args) {
     const float* settings = floats(args, 2);
     SgdNumbers numbers{.minus_lr = static_cast<float>(-setting(settings, kLearningRate)),
                        .decay = static_cast<float>(setting(settings, kWeightDecay))};
@@ -146,11 +146,13 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string& why)
       numbers.of_velocity = attrs.nesterov ? momentum : 1.0f;
       numbers.of_gradient = attrs.nesterov ? 1.0f : 0.0f;
     }
-    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+    const std::int64_t step = rows.rows().strides()[0];  // of the gradient along a row: 1, or 0 if it is one number
+    rows.for_each_piece(args, [&](std::int64_t first, const auto& offsets, std::int64_t count) {
       FloatView<> w(args.inputs[0], args.outputs[0], types[0]), g(args.inputs[1], nullptr, types[1]);
       FloatView<> v(velocity, new_velocity, types[4]);
-      types.for_each_piece(chunk, [&](std::int64_t at, std::int64_t n) {
-        ASPEN_BEST(sgd)(numbers, w.read(at, n), g.read(at, n), v.read(at, n), w.target(at), v.target(at), n);
+      types.for_each_piece({0, first, first + count}, [&](std::int64_t at, std::int64_t n) {
+        const float* gradient = g.read(offsets[0] + (at - first) * step, step == 0 ? 1 : n);
+        ASPEN_BEST(sgd)(numbers, w.read(at, n), gradient, step == 0, v.read(at, n), w.target(at), v.target(at), n);
         w.store(at, n);
         v.store(at, n);
       });

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "aspen/backends/api/kernel.h"
+#include "aspen/backends/api/strided_rows.h"
 #include "aspen/base/replica_grouping.h"
 #include "aspen/ops/optimizer/settings.h"
 
@@ -65,9 +66,9 @@ void sgd(const KernelCall& call) {
   Writer out(call, 0);
   auto minus_lr = static_cast<float>(-settings[kLearningRate]), decay = static_cast<float>(settings[kWeightDecay]);
   auto momentum = static_cast<float>(settings[kMomentum]), taken = static_cast<float>(1 - settings[kDampening]);
-  auto n = call.out_type(0).numel();
-  for (std::int64_t i = 0; i < n; ++i) {
-    float weight = w[i], d = decay != 0 ? std::fma(weight, decay, g[i]) : g[i];
+  auto rows = broadcast_rows<1>(call.in_type(0).shape, {&call.in_type(1).shape});
+  rows.for_each_element_in(0, rows.size(), [&](std::int64_t i, const auto& offsets) {
+    float weight = w[i], gradient = g[offsets[0]], d = decay != 0 ? std::fma(weight, decay, gradient) : gradient;
     if (attrs.momentum) {
       State velocity(call, 0);
       float v = velocity.before[i];
@@ -78,7 +79,7 @@ void sgd(const KernelCall& call) {
       velocity.after.set(i, v);
     }
     out.set(i, std::fma(d, minus_lr, weight));
-  }
+  });
 }
 
 // Running means of the gradient and of its square.

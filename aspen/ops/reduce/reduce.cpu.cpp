@@ -1,4 +1,5 @@
-// Reductions of float32, half, bfloat16, int32 and bool; positions of extremes and scans have files of their own.
+// Reductions of float32, half, bfloat16, int32 and bool; positions of extremes, scans and the gradient of products have
+// files of their own.
 #include "aspen/ops/reduce/reduce.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "aspen/backends/cpu/reduction.h"
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/reduce/argreduce.cpu.h"
+#include "aspen/ops/reduce/prod_grad.cpu.h"
 #include "aspen/ops/reduce/scan.cpu.h"
 
 namespace aspen {
@@ -73,6 +75,7 @@ void register_reduce_cpu(KernelRegistry& kernels) {
     kernels.add(op, make_reduction);
     kernels.add(op, rounded(make_reduction));
   }
+  add_with_half(kernels, "reduce_prod_grad", make_prod_grad);
   add_with_half(kernels, "argreduce", make_argreduce);
   for (const char* op : {"cumsum", "cumprod", "cumprod_grad"}) add_with_half(kernels, op, make_scan);
 }

@@ -1,6 +1,9 @@
 // The moves of the reference as planes of rows, on the threads of the device; pad as a copy with places of its own.
 #include "aspen/ops/shape/shape.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/api/convert.h"
 #include "aspen/backends/cpu/mapped_copy.h"
@@ -43,7 +46,60 @@ std::unique_ptr<Kernel> make_slice_update(const KernelRequest& request, std::str
   });
 }
 
+// Concatenation in the order in which the result lies in memory, which is written once from one end to the other: runs
+// of all inputs in turn. Cut anywhere.
+class RunConcat {
+ public:
+  explicit RunConcat(const KernelRequest& request) {
+    const TensorType& y = request.outputs[0];
+    AxisLines lines(y.shape, request.attrs.as<ConcatAttrs>().axis, "concat");
+    row_ = static_cast<std::int64_t>(y.bytes()) / std::max(lines.outer, std::int64_t{1});
+    for (std::size_t i = 0; i < request.inputs.size(); ++i) {
+      std::int64_t bytes = static_cast<std::int64_t>(request.inputs[i].type.bytes());
+      if (bytes == 0) continue;
+      std::int64_t begin = runs_.empty() ? 0 : runs_.back().begin + runs_.back().bytes;
+      runs_.push_back({i, begin, bytes / lines.outer});
+    }
+    auto bytes = static_cast<std::int64_t>(y.bytes());
+    chunks_ = cut(bytes, kMoveCost / 4 * static_cast<double>(bytes), {.multiple = 64});
+  }
+
+  // Calls cost more than short runs do.
+  bool is_worthwhile() const {
+    constexpr std::int64_t kLongRun = 512;
+    return std::all_of(runs_.begin(), runs_.end(), [](const Run& run) { return run.bytes >= kLongRun; });
+  }
+
+  void run(const KernelArgs& args) const {
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
+      std::int64_t row = chunk.begin / row_, place = chunk.begin % row_;
+      auto run = std::find_if(runs_.begin(), runs_.end(), [&](const Run& r) { return place < r.begin + r.bytes; });
+      for (std::int64_t at = chunk.begin; at < chunk.end;) {
+        std::int64_t skipped = at - row * row_ - run->begin, n = std::min(run->bytes - skipped, chunk.end - at);
+        std::memcpy(static_cast<std::byte*>(args.outputs[0]) + at,
+                    static_cast<const std::byte*>(args.inputs[run->input]) + row * run->bytes + skipped,
+                    static_cast<std::size_t>(n));
+        at += n;
+        if (++run == runs_.end()) run = runs_.begin(), ++row;
+      }
+    });
+  }
+
+ private:
+  struct Run {
+    std::size_t input;
+    std::int64_t begin, bytes;  // in a row of the result
+  };
+
+  std::vector<Run> runs_;
+  std::int64_t row_ = 0;  // bytes of the result from the axis on
+  Chunks chunks_;
+};
+
 std::unique_ptr<Kernel> make_concat(const KernelRequest& request, std::string&) {
+  if (RunConcat concat(request); concat.is_worthwhile()) {
+    return make_kernel([concat](const KernelArgs& args) { concat.run(args); });
+  }
   std::vector<PlannedMove> planned;
   std::vector<Move> moves = concat_moves(request);
   for (std::size_t i = 0; i < moves.size(); ++i) planned.emplace_back(i, size_of(request.outputs[0].dtype), moves[i]);
