@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kTile = 4096;
 
 // Tiles that one thread takes at a time, and in how many parts the work is cut at most.
-constexpr std::int64_t kTilesPerPart = 4, kMostParts = 64;
+constexpr std::int64_t kTilesPerPart = 2, kMostParts = 64;
 
 // The body over tensors of the shapes that operands have in a tile. Shapes of the results follow.
 std::unique_ptr<Graph> body_of_tile(const Graph& body, const Tiles& tiles, bool is_tail) {

@@ -36,12 +36,16 @@ const Backend& cpu() {
 // The chunks from the last to the first, all on the calling thread; remembers how many there were at most.
 class BackwardsTeam final : public ThreadTeam {
  public:
-  std::size_t num_threads() const override { return 2; }
+  explicit BackwardsTeam(std::size_t num_threads = 2) : num_threads_(num_threads) {}
+  std::size_t num_threads() const override { return num_threads_; }
   void run(std::int64_t num_chunks, const std::function<void(std::int64_t)>& work) override {
     most_chunks = std::max(most_chunks, num_chunks);
     for (std::int64_t chunk = num_chunks; chunk-- > 0;) work(chunk);
   }
   std::int64_t most_chunks = 1;
+
+ private:
+  std::size_t num_threads_;
 };
 
 struct Inputs {
@@ -161,7 +165,7 @@ std::vector<LargeCase> products() {
   add({100, 300}, {900, 300}, false, true);
   add({13, 100, 70}, {13, 70, 90}, false, false);  // a batch
   add({12, 70, 100}, {12, 90, 70}, true, true);
-  add({12, 600}, {600, 2000}, false, false);  // our own loops: columns, columns, rows, a batch
+  add({12, 600}, {600, 2000}, false, false);  // our own loops: summands, columns, rows, a batch
   add({12, 600}, {2000, 600}, false, true);
   add({5000, 12}, {12, 300}, false, false);
   add({70, 48, 48}, {70, 48, 48}, false, false);
@@ -169,6 +173,11 @@ std::vector<LargeCase> products() {
   add({1001, 999}, {1001, 1}, true, false);
   add({30, 1, 200}, {30, 301, 200}, false, true);
   add({30, 1, 200}, {30, 200, 301}, false, false);
+  add({40, 90}, {90, 1000}, false, false);  // columns of what has few summands, and a layer of a batch of 40
+  add({40, 320}, {256, 320}, false, true);
+  add({40, 250}, {250, 320}, false, false);
+  add({250, 40}, {250, 320}, true, false);
+  add({40, 250}, {40, 320}, true, false);
   return cases;
 }
 
@@ -435,21 +444,25 @@ TEST(Threads, LargeWorkIsCutFinely) {
   for (const LargeCase& c : cases) {
     KernelRequest request = request_of(c.op, c.attrs, c.inputs);
     std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
-    BackwardsTeam team;
+    BackwardsTeam team(64);
     run_with(*kernel, request, make_inputs(request, c.options), &team);
     EXPECT_GE(team.most_chunks, 64) << to_string(request);
   }
 }
 
-// Rows that are cut off from an image of which there are too few for all threads: with borders, steps and gaps.
-TEST(Threads, RowsOfAFewImagesHaveTheSameBits) {
+// Halves of vectors of images, and rows that are cut off from an image of which there are too few for all threads: with
+// borders, steps and gaps.
+TEST(Threads, ImagesInLanesHaveTheSameBits) {
   std::vector<LargeCase> cases;
   const std::int64_t lanes = 16;
   add_conv(cases, {lanes, 1, 28, 28}, {5, 1, 3, 3}, plane(1, 0));
   add_conv(cases, {lanes, 5, 29, 23}, {12, 5, 5, 5}, plane(1, 2));
   add_conv(cases, {lanes, 6, 31, 30}, {12, 6, 3, 3}, plane(2, 1));
   add_conv(cases, {lanes - 2, 6, 33, 30}, {12, 6, 3, 5}, {{3, 2}, {1, 3}, {2, 1}, 1});
-  add_conv(cases, {40, 3, 30, 30}, {10, 3, 5, 5}, plane(1, 1));
+  for (std::int64_t images : {12, 20, 24, 40, 52, 56, 96}) {
+    add_conv(cases, {images, 3, 30, 30}, {10, 3, 5, 5}, plane(1, 1));
+  }
+  add_conv(cases, {24, 2, 7, 9}, {12, 2, 3, 3}, plane(1, 0));  // too few rows to cut
   for (const LargeCase& c : cases) {
     KernelRequest request = request_of(c.op, c.attrs, c.inputs);
     check_teams(request);

@@ -40,9 +40,10 @@ inline constexpr double kMoveCost = 0.5;  // bound by memory
 inline constexpr double kMathCost = 1.0;  // exponentials and the like
 inline constexpr double kMultiplyAddCost = 0.02;
 
-// Dealing a chunk out to a thread that waits for it takes about a microsecond; work of less than two of these stays
-// whole. More than a few chunks are longer: on few threads their number only costs.
-inline constexpr double kLeastChunk = 8'000, kLeastOfMany = 50'000;
+// Dealing a chunk out to a thread that waits for it takes less than a microsecond; work of less than two of these stays
+// whole, and what is shared in vain the runtime finds out. More than a few chunks are longer: on few threads their
+// number only costs.
+inline constexpr double kLeastChunk = 3'500, kLeastOfMany = 50'000;
 inline constexpr std::int64_t kFewChunks = 8, kMostChunks = 64;
 
 // In how many parts work that takes this long is worth cutting: a power of two, so that two and four threads end

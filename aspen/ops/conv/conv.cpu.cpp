@@ -94,9 +94,9 @@ Opinion judge_depthwise(ConvPass, const ConvRequest& c) {
 // So: when either channel count leaves lanes of oneDNN's blocks of 16 idle, and the batch fills ours.
 Opinion judge_lanes(ConvPass, const ConvRequest& c) {
   if (c.attrs.groups != 1 || c.attrs.stride.size() > 2) return {Fit::kNone, "groups, or three spatial axes"};
-  std::int64_t images = c.types.x.shape[0], lanes = conv_lanes();
-  std::int64_t blocks = (images + lanes - 1) / lanes;
-  if (images * 4 < blocks * lanes * 3) return {Fit::kPoor, "the batch leaves lanes idle"};
+  std::int64_t images = c.types.x.shape[0], unit = conv_unit();
+  std::int64_t filled = (images + unit - 1) / unit * unit;
+  if (images * 4 < std::max(filled, conv_lanes()) * 3) return {Fit::kPoor, "the batch leaves lanes idle"};
   std::int64_t channels = c.types.x.shape[1], outputs = c.types.y.shape[1];
   std::int64_t fewer = std::min(channels, outputs), more = std::max(channels, outputs);
   if (fewer < 16 && more <= 32) return {Fit::kBest, "few channels"};
@@ -139,63 +139,100 @@ struct LanesPart {
   ConvRows rows;
 };
 
-// Blocks of images, and where those are too few, rows of them: of y, or of x for the gradient by the input.
+// Units of images, and where those are too few, rows of them: of y, or of x for the gradient by the input. By images
+// first: what a thread has computed of an image it finds in its cache, whichever op comes next. Of an odd number of
+// units the one in the middle goes in two parts, so that two threads end together.
 class LanesParts {
  public:
   LanesParts(std::int64_t images, std::int64_t rows, double nanoseconds) {
-    std::int64_t parts = worthwhile_parts(nanoseconds, kMostChunks), lanes = conv_lanes();
-    std::int64_t blocks = (images + lanes - 1) / lanes;
-    images_ = Chunks(images, std::min(images, lanes * std::max<std::int64_t>(1, blocks / parts)));
+    std::int64_t parts = worthwhile_parts(nanoseconds, kMostChunks), unit = conv_unit(), lanes = conv_lanes();
+    std::int64_t units = std::max<std::int64_t>(1, (images + unit - 1) / unit / parts);
+    images_ = Chunks(images, units == 1 ? std::min(images, unit) : std::max(lanes, units * unit / lanes * lanes));
     std::int64_t row_parts = std::clamp<std::int64_t>((parts + images_.count() - 1) / images_.count(), 1,
                                                       std::max<std::int64_t>(1, rows / kLeastRows));
     rows_ = Chunks(rows, (rows + row_parts - 1) / row_parts);
   }
 
-  std::int64_t count() const { return images_.count() * rows_.count(); }
+  std::int64_t count() const { return images_.count() * rows_.count() + (middle() >= 0 ? 1 : 0); }
   std::int64_t rows() const { return rows_.size(); }
-  // The same blocks of images with all of their rows: they fit where the parts do.
+  std::int64_t images() const { return images_.size(); }
+  std::int64_t image_parts() const { return images_.count(); }
+  // The same images with all of their rows.
   LanesParts with_all_rows() const {
     LanesParts result = *this;
     result.rows_ = Chunks(rows_.items(), rows_.items());
     return result;
   }
   LanesPart operator[](std::int64_t i) const {
+    const std::int64_t cut = middle();
+    if (cut >= 0 && (i == cut || i == cut + 1)) {
+      const std::int64_t rows = rows_.items(), half = (rows + 1) / 2;
+      return {images_[cut], i == cut ? ConvRows{0, half} : ConvRows{half, rows}};
+    }
+    if (cut >= 0 && i > cut) --i;
     Chunk rows = rows_[i % rows_.count()];
     return {images_[i / rows_.count()], {rows.begin, rows.end}};
   }
 
  private:
   static constexpr std::int64_t kLeastRows = 4;  // neighbours read the rows between them twice
+  static constexpr std::int64_t kFewParts = 7;   // of more, one does not matter
+
+  // The unit that is cut by rows while the others are not, or -1.
+  std::int64_t middle() const {
+    const std::int64_t count = images_.count();
+    const bool is_cut = count > 1 && count % 2 == 1 && count <= kFewParts && rows_.count() == 1;
+    return is_cut && rows_.items() >= 2 * kLeastRows ? count / 2 : -1;
+  }
 
   Chunks images_, rows_;
 };
 
-// The gradient by the weights is the sum of one per part, in their order.
+// The gradient by the weights is the sum of one per part, in their order; it is cut by rows if there is but one part of
+// images. The other two are cut by rows if there are more threads than parts of images.
 class LanesConv final : public Kernel {
  public:
   LanesConv(ConvPass pass, const ConvShape& s)
       : pass_(pass), s_(s), x_image_(s.channels * s.height * s.width), y_image_(s.outputs * s.out_height * s.out_width),
         parts_(s.images, pass == ConvPass::kInputGrad ? s.height : s.out_height, nanoseconds()),
-        part_bytes_(aligned(conv_lanes_workspace(s, parts_.rows()))),
-        packed_bytes_(pass == ConvPass::kWeightGrad ? 0 : aligned(conv_lanes_packed(s))) {}
+        whole_images_(parts_.with_all_rows()) {
+    if (pass == ConvPass::kWeightGrad && parts_.image_parts() > 1) parts_ = whole_images_;
+    ConvShape part = s;
+    part.images = parts_.images();
+    part_bytes_ = aligned(conv_lanes_workspace(pass, part, parts_.rows()));
+    whole_bytes_ = aligned(conv_lanes_workspace(pass, part, whole_images_.rows()));
+    packed_bytes_ = pass == ConvPass::kWeightGrad ? 0 : aligned(conv_lanes_packed(s));
+    work_bytes_ = std::max({static_cast<std::size_t>(parts_.count()) * part_bytes_,
+                            static_cast<std::size_t>(whole_images_.count()) * whole_bytes_,
+                            conv_lanes_workspace(pass, s, whole_images_.rows())});  // of one thread
+    work_bytes_ = aligned(work_bytes_);
+  }
 
   std::size_t workspace_bytes() const override {
-    auto parts = static_cast<std::size_t>(parts_.count()), sums = pass_ == ConvPass::kWeightGrad ? parts - 1 : 0;
-    return packed_bytes_ + parts * part_bytes_ + sums * static_cast<std::size_t>(num_weights()) * sizeof(float);
+    std::int64_t sums = pass_ == ConvPass::kWeightGrad ? parts_.count() - 1 : 0;
+    return packed_bytes_ + work_bytes_ + static_cast<std::size_t>(sums * num_weights()) * sizeof(float);
   }
 
   void run(const KernelArgs& args) const override {
-    auto* workspace = static_cast<std::byte*>(args.workspace);
-    auto* packed = reinterpret_cast<float*>(workspace);
-    workspace += packed_bytes_;
-    auto* sums = reinterpret_cast<float*>(workspace + static_cast<std::size_t>(parts_.count()) * part_bytes_);
+    auto* packed = static_cast<float*>(args.workspace);
+    auto* workspace = static_cast<std::byte*>(args.workspace) + packed_bytes_;
+    auto* sums = reinterpret_cast<float*>(workspace + work_bytes_);
     pack(args, packed);
-    if (args.step == nullptr || args.step->team == nullptr) return run_alone(args, packed, workspace, sums);
-    for_each_chunk(args, Chunks(parts_.count(), 1), [&](const Chunk& chunk) {
-      auto* own = reinterpret_cast<float*>(workspace + static_cast<std::size_t>(chunk.index) * part_bytes_);
-      run_part(args, parts_[chunk.index], packed, own, sum_of(args, chunk.index, sums));
-    });
-    add_sums(args, sums);
+    auto threads = args.step != nullptr && args.step->team != nullptr ? args.step->team->num_threads() : 1;
+    if (threads == 1) {
+      run_alone(args, packed, reinterpret_cast<float*>(workspace), sums);
+    } else {
+      bool by_rows = pass_ == ConvPass::kWeightGrad || whole_images_.count() < static_cast<std::int64_t>(threads);
+      const LanesParts& parts = by_rows ? parts_ : whole_images_;
+      std::size_t bytes = by_rows ? part_bytes_ : whole_bytes_;
+      for_each_chunk(args, Chunks(parts.count(), 1), [&](const Chunk& chunk) {
+        auto* own = reinterpret_cast<float*>(workspace + static_cast<std::size_t>(chunk.index) * bytes);
+        float* sum = sum_of(args, chunk.index, sums);
+        run_part(args, parts[chunk.index], packed, own, {sum, sum});
+      });
+    }
+    if (pass_ != ConvPass::kWeightGrad) return;
+    add_parts(args, static_cast<float*>(args.outputs[0]), sums, num_weights(), parts_.count() - 1);
   }
 
  private:
@@ -207,23 +244,33 @@ class LanesConv final : public Kernel {
     return kMultiplyAddCost * products + kReadCost * moves;
   }
 
-  // One thread need not read rows twice, where no sum depends on it.
-  void run_alone(const KernelArgs& args, const float* packed, std::byte* workspace, float* sums) const {
-    const LanesParts parts = pass_ == ConvPass::kWeightGrad ? parts_ : parts_.with_all_rows();
-    for (std::int64_t i = 0; i < parts.count(); ++i) {
-      run_part(args, parts[i], packed, reinterpret_cast<float*>(workspace), sum_of(args, i, sums));
+  // One thread takes whole vectors of images, and reads no rows twice, where no sum depends on it.
+  void run_alone(const KernelArgs& args, const float* packed, float* workspace, float* sums) const {
+    if (pass_ != ConvPass::kWeightGrad) {
+      LanesPart all{{0, 0, s_.images}, whole_images_[0].rows};
+      return run_part(args, all, packed, workspace, {});
     }
-    add_sums(args, sums);
+    for (std::int64_t i = 0; i < parts_.count(); ++i) {
+      LanesPart part = parts_[i];
+      float* sum = sum_of(args, i, sums);
+      if (is_pair(i)) {
+        part.images.end = parts_[++i].images.end;
+        run_part(args, part, packed, workspace, {sum, sum_of(args, i, sums)});
+      } else {
+        run_part(args, part, packed, workspace, {sum, sum});
+      }
+    }
+  }
+
+  // Whether this part and the next are the two halves of a vector, each with a sum of its own.
+  bool is_pair(std::int64_t i) const {
+    if (i + 1 >= parts_.count() || 2 * parts_.images() != conv_lanes()) return false;
+    return parts_[i].rows.count() == parts_[i + 1].rows.count() && parts_[i].images.begin != parts_[i + 1].images.begin;
   }
 
   // Where a part puts its gradient by the weights.
   float* sum_of(const KernelArgs& args, std::int64_t part, float* sums) const {
     return part == 0 ? static_cast<float*>(args.outputs[0]) : sums + (part - 1) * num_weights();
-  }
-  void add_sums(const KernelArgs& args, const float* sums) const {
-    if (pass_ == ConvPass::kWeightGrad) {
-      add_parts(args, static_cast<float*>(args.outputs[0]), sums, num_weights(), parts_.count() - 1);
-    }
   }
 
   void pack(const KernelArgs& args, float* packed) const {
@@ -234,7 +281,7 @@ class LanesConv final : public Kernel {
   }
 
   void run_part(const KernelArgs& args, const LanesPart& work, const float* packed, float* workspace,
-                float* weight_grad) const {
+                const ConvSums& weight_grad) const {
     const auto& [images, rows] = work;
     ConvShape part = s_;
     part.images = images.size();
@@ -252,8 +299,8 @@ class LanesConv final : public Kernel {
   ConvPass pass_;
   ConvShape s_;
   std::int64_t x_image_, y_image_;  // floats of one image
-  LanesParts parts_;
-  std::size_t part_bytes_, packed_bytes_;
+  LanesParts parts_, whole_images_;
+  std::size_t part_bytes_ = 0, whole_bytes_ = 0, packed_bytes_ = 0, work_bytes_ = 0;
 };
 
 // -- candidates -------------------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ struct DotShape {
   std::int64_t products() const { return batch * m * n * k; }
 };
 
+constexpr std::int64_t kFewRows = 48, kCachedWeights = 1 << 20;
+
 DotShape shape_of(const KernelRequest& request) {
   const Shape& a = request.inputs[0].type.shape;
   const Shape& c = request.outputs[0].shape;
@@ -42,21 +44,38 @@ DotShape shape_of(const KernelRequest& request) {
   return s;
 }
 
-// What is dealt out to threads: products of a batch, or of a single product rows or columns of the result, whichever
-// are more, so that the operand every thread reads is the smaller one.
-enum class CutAxis { kBatch, kRows, kColumns };
+// What is dealt out to threads: products of a batch, or of a single product rows or columns of the result, or summands.
+enum class CutAxis { kBatch, kRows, kColumns, kSummands };
 
-CutAxis cut_axis(const DotShape& s) {
+// Rows or columns, whichever are more, so that the operand every thread reads is the smaller one.
+CutAxis longer_axis(const DotShape& s) {
   if (s.batch > 1) return CutAxis::kBatch;
   return s.m >= s.n ? CutAxis::kRows : CutAxis::kColumns;
+}
+
+// The axis that cuts the largest of the three matrices into contiguous parts. Updates of weights, and whoever else goes
+// through its elements in order, cut it likewise, and a thread finds in its cache what it has written there: what
+// cores fetch from each other takes longer than a small product. Summands only where their sums are few.
+CutAxis contiguous_axis(const DotShape& s) {
+  if (s.batch > 1) return CutAxis::kBatch;
+  if (s.m >= s.k && s.n >= s.k) return s.m >= kFewRows ? CutAxis::kRows : CutAxis::kColumns;
+  if (s.m >= s.k || s.m >= s.n) return CutAxis::kRows;
+  return s.transpose_b || s.k < 4 * s.m ? CutAxis::kColumns : CutAxis::kSummands;
+}
+
+// Whole blocks of the loops, and enough of them.
+Grain grain_of(CutAxis axis, const DotShape& s) {
+  if (axis == CutAxis::kSummands) return {.least = std::max<std::int64_t>({32, 2 * s.m, s.k / kFewChunks})};
+  return axis == CutAxis::kColumns && !s.transpose_b ? Grain{.multiple = 16, .least = 128}
+                                                     : Grain{.multiple = 6, .least = 48};
 }
 
 // How one chunk of a product lies in the whole: its shape, and how far operands move per item of the axis that is cut.
 class DotChunks {
  public:
-  // `cost` in nanoseconds per multiply-add; chunks of a single product have at least `least` rows or columns.
-  DotChunks(const DotShape& s, double cost, std::int64_t least)
-      : s_(s), axis_(cut_axis(s)), element_(static_cast<std::int64_t>(size_of(s.type))) {
+  // `cost` in nanoseconds per multiply-add; the grain is that of a single product.
+  DotChunks(const DotShape& s, CutAxis axis, double cost, Grain grain)
+      : s_(s), axis_(axis), element_(static_cast<std::int64_t>(size_of(s.type))) {
     double total = cost * static_cast<double>(s.products());
     switch (axis_) {
       case CutAxis::kBatch:
@@ -64,12 +83,16 @@ class DotChunks {
         a_step_ = s.m * s.k, b_step_ = s.k * s.n, c_step_ = s.m * s.n;
         break;
       case CutAxis::kRows:
-        chunks_ = cut(s.m, total, {.multiple = 8, .least = least});
+        chunks_ = cut(s.m, total, grain);
         a_step_ = s.transpose_a ? 1 : s.k, c_step_ = s.n;
         break;
       case CutAxis::kColumns:
-        chunks_ = cut(s.n, total, {.multiple = 16, .least = least});
+        chunks_ = cut(s.n, total, grain);
         b_step_ = s.transpose_b ? s.k : 1, c_step_ = 1;
+        break;
+      case CutAxis::kSummands:
+        chunks_ = cut(s.k, total, grain);
+        a_step_ = s.transpose_a ? s.m : 1, b_step_ = s.transpose_b ? 1 : s.n;
         break;
     }
   }
@@ -95,7 +118,12 @@ class DotChunks {
  private:
   DotShape shape_of(std::int64_t size) const {
     DotShape part = s_;
-    (axis_ == CutAxis::kBatch ? part.batch : axis_ == CutAxis::kRows ? part.m : part.n) = size;
+    switch (axis_) {
+      case CutAxis::kBatch: part.batch = size; break;
+      case CutAxis::kRows: part.m = size; break;
+      case CutAxis::kColumns: part.n = size; break;
+      case CutAxis::kSummands: part.k = size; break;
+    }
     return part;
   }
 
@@ -106,27 +134,39 @@ class DotChunks {
   std::int64_t a_step_ = 0, b_step_ = 0, c_step_ = 0;
 };
 
+// Sums of parts of the summands meet in their order.
 class OwnDot final : public Kernel {
  public:
-  OwnDot(const DotShape& s, std::int64_t least_part) : s_(s), chunks_(s, kMultiplyAddCost, least_part) {
+  OwnDot(const DotShape& s, CutAxis axis, Grain grain) : s_(s), chunks_(s, axis, kMultiplyAddCost, grain) {
     gemm_ = {s.m, s.n, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, s.transpose_b ? s.k : s.n, s.n};
   }
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(num_sums() * s_.m * s_.n) * sizeof(float);
+  }
+
   void run(const KernelArgs& args) const override {
+    auto *result = static_cast<float*>(args.outputs[0]), *sums = static_cast<float*>(args.workspace);
     chunks_.for_each(
         args, [&](const Chunk& chunk, const std::byte* a_bytes, const std::byte* b_bytes, std::byte* c_bytes) {
           auto *a = reinterpret_cast<const float*>(a_bytes), *b = reinterpret_cast<const float*>(b_bytes);
           auto* c = reinterpret_cast<float*>(c_bytes);
+          if (num_sums() > 0 && chunk.index > 0) c = sums + (chunk.index - 1) * s_.m * s_.n;
           DotShape part = chunk.index + 1 < chunks_.count() ? chunks_.shape() : chunks_.last_shape();
           GemmShape gemm = gemm_;
           gemm.m = part.m;
           gemm.n = part.n;
+          gemm.k = part.k;
           for (std::int64_t i = 0; i < part.batch; ++i, a += s_.m * s_.k, b += s_.k * s_.n, c += s_.m * s_.n) {
             s_.transpose_b ? gemm_columns(gemm, a, b, c) : gemm_rows(gemm, a, b, c);
           }
         });
+    if (num_sums() > 0) add_parts(args, result, sums, s_.m * s_.n, num_sums());
   }
 
  private:
+  std::int64_t num_sums() const { return chunks_.axis() == CutAxis::kSummands ? chunks_.count() - 1 : 0; }
+
   DotShape s_;
   DotChunks chunks_;
   GemmShape gemm_;
@@ -169,7 +209,8 @@ bool needs_dense_parts(const DotShape& s, const DotChunks& chunks) {
 class OneDnnDot final : public Kernel {
  public:
   OneDnnDot(const DotShape& s, double cost)
-      : chunks_(s, cost, least_part(s)), dense_(needs_dense_parts(s, chunks_)), element_(size_of(s.type)),
+      : chunks_(s, longer_axis(s), cost, {.multiple = 16, .least = least_part(s)}),
+        dense_(needs_dense_parts(s, chunks_)), element_(size_of(s.type)),
         row_bytes_(static_cast<std::size_t>(s.n) * element_), product_(s, chunks_.shape(), dense_) {
     if (chunks_.has_shorter_last()) last_ = OneDnnProduct(s, chunks_.last_shape(), dense_);
     onednn::Workspace count;
@@ -217,11 +258,18 @@ class OneDnnDot final : public Kernel {
 
 // Where our loops win, measured on one core with AVX-512 (microseconds, ours / oneDNN): b as stored, 16x972x100 20/21,
 // 16x100x10 0.2/1.7, 64^3 3.0/4.4, 128^3 29/29, 256^3 249/198; b transposed, 16x100x972 27/36, 8x1000x512 71/143,
-// 32^3 1.4/1.9, 64^3 7.2/4.9. Both transposed: oneDNN.
+// 32^3 1.4/1.9, 64^3 7.2/4.9. Both transposed: oneDNN. With few rows, or few products for each element, they are even,
+// and ours can be cut finer: b as stored, 40x256x320 56/56, 256x40x320 58/59, 40x1024x784 550/552; b transposed,
+// 40x320x256 63/63, 40x784x1024 632/621, 48x128x256 35/30.
 bool is_small(const DotShape& s) {
   if (s.transpose_a && s.transpose_b) return false;
-  if (s.transpose_b) return !s.transpose_a && (s.m <= 16 || s.m * s.n * s.k <= 40 * 40 * 40);
-  return s.m <= 16 || s.k <= 16 || s.m * s.n * s.k <= 128 * 128 * 128;
+  std::int64_t products = s.m * s.n * s.k;
+  bool fits_cache = s.k * s.n <= kCachedWeights && s.m * s.n <= kCachedWeights;
+  if (s.transpose_b) {
+    if (s.transpose_a) return false;
+    return s.m <= 16 || products <= 40 * 40 * 40 || (s.m <= kFewRows && s.k >= 256 && fits_cache);
+  }
+  return s.m <= 16 || s.k <= 16 || products <= 128 * 128 * 128 || (std::min(s.m, s.k) <= kFewRows && fits_cache);
 }
 
 // One product with b as stored, too narrow for enough parts of oneDNN's. Ours may be narrower at the same speed,
@@ -278,7 +326,9 @@ std::unique_ptr<Kernel> make_vector(const KernelRequest& request, std::string&) 
 
 std::unique_ptr<Kernel> make_own(const KernelRequest& request, std::string&) {
   DotShape s = shape_of(request);
-  return std::make_unique<OwnDot>(s, is_small(s) ? 16 : 48);
+  if (!is_small(s)) return std::make_unique<OwnDot>(s, longer_axis(s), Grain{.multiple = 16, .least = 48});
+  const CutAxis axis = contiguous_axis(s);
+  return std::make_unique<OwnDot>(s, axis, grain_of(axis, s));
 }
 
 std::unique_ptr<Kernel> make_onednn(const KernelRequest& request, std::string&) {
