@@ -21,13 +21,13 @@ std::unique_ptr<Kernel> make_typed(const KernelRequest& request, std::string& wh
 }  // namespace
 
 void register_binary_cpu(KernelRegistry& kernels) {
-  for (const char* op :
-       {"add", "sub", "mul", "div", "max", "min", "pow", "atan2", "div_trunc", "div_floor", "rem_trunc", "rem_floor"}) {
-    kernels.add(op, make_binary);
-  }
   for (const char* op : {"add", "sub", "mul", "max", "min", "div_trunc", "div_floor", "rem_trunc", "rem_floor",
                          "bitand", "bitor", "bitxor", "shl", "shr"}) {
     kernels.add(op, make_typed);
+  }
+  for (const char* op :
+       {"add", "sub", "mul", "div", "max", "min", "pow", "atan2", "div_trunc", "div_floor", "rem_trunc", "rem_floor"}) {
+    kernels.add(op, make_binary);
   }
   for (const char* op : {"logical_and", "logical_or", "logical_xor"}) add_with_half(kernels, op, make_typed);
 }
