@@ -61,7 +61,7 @@ TEST(Optimizer, SgdInAllItsForms) {
 }
 
 TEST(Optimizer, SgdOfOneGradientForManyElements) {
-  CompareOptions positive{.tolerance = 3e-7, .low = 0.1, .high = 0.9};
+  CompareOptions positive{.low = 0.1, .high = 0.9};
   TensorType w = f32({70, 90}), settings = f32({kNumSettings}), step = f32({});
   for (const Shape& shape : {Shape{}, Shape{90}, Shape{70, 1}}) {
     for (DType type : {DType::kF32, DType::kF16}) {

@@ -226,7 +226,8 @@ Value* outer_product(Builder& b, const Op& op) {
   Shape column = op.output()->shape(), row = column;
   column.back() = 1;
   row[row.size() - 2] = 1;
-  return build::mul(b, build::reshape(b, op.input(0), column), build::reshape(b, op.input(1), row));
+  Value* left = build::reshape(b, op.input(0), column);
+  return build::mul(b, left, build::reshape(b, op.input(1), row));
 }
 
 // A transpose of the last two axes becomes a flag of dot.

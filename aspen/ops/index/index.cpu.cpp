@@ -1,6 +1,6 @@
-// Indices are checked before they are followed, so that the loops need not: those of a write all before the first of
-// them, so that a wrong one leaves everything as it was. Reads are cut anywhere; writes only between places that no two
-// updates share, so that updates of one place meet in their order.
+// Indices are checked before they are followed, so that the loops need not: those of a write over its input all before
+// the first of them, so that a wrong one leaves everything as it was. Reads are cut anywhere; writes only between
+// places that no two updates share, so that updates of one place meet in their order.
 #include "aspen/ops/index/index.h"
 
 #include <algorithm>
@@ -318,8 +318,10 @@ std::unique_ptr<Kernel> make_typed_scatter(const KernelRequest& request) {
   std::int64_t stride = contiguous_strides(x.shape)[axis];
   return make_kernel([pieces = ScatterPieces(request, axis), check = IndexCheck(request, x.shape[axis]),
                       mode = mode_of(request), stride](const KernelArgs& args) {
-    check.run(args);
+    const bool is_over_input = args.inputs[0] == args.outputs[0];
+    if (is_over_input) check.run(args);
     pieces.for_each(args, [&](std::int64_t first, std::int64_t offset, std::int64_t n) {
+      if (!is_over_input) check.run(args, first, first + n);
       ASPEN_BEST(scatter_elements<T>)
       (mode, {n, pieces.step(), stride}, static_cast<const std::int32_t*>(args.inputs[1]) + first,
        static_cast<const T*>(args.inputs[2]) + first, static_cast<T*>(args.outputs[0]) + offset);
