@@ -1,6 +1,7 @@
-// conv, conv_affine and the two gradients of conv, by the first that takes them: products of matrices for kernels of one pixel
-// (conv_pointwise), plane by plane where channels do not mix (conv_depthwise), one image per lane for few channels
-// (conv_lanes), one product for the gradient by many weights from few pixels (conv_unfolded), oneDNN for the rest.
+// conv, conv_affine and the two gradients of conv, by the first that takes them: products of matrices for kernels of
+// one pixel (conv_pointwise), plane by plane where channels do not mix (conv_depthwise), one image per lane for few
+// channels (conv_lanes), one product for the gradient by many weights from few pixels (conv_unfolded), oneDNN for the
+// rest.
 #include "aspen/ops/conv/conv.h"
 
 #include <algorithm>

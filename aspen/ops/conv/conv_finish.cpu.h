@@ -1,5 +1,5 @@
-// What conv_affine does after the convolution, for kernels that do not do it to their sums in registers: on the way from
-// the layout of oneDNN into ours, or in a pass over the result. Called by the conv kernels.
+// What conv_affine does after the convolution, for kernels that do not do it to their sums in registers: on the way
+// from the layout of oneDNN into ours, or in a pass over the result. Called by the conv kernels.
 #pragma once
 
 #include <memory>

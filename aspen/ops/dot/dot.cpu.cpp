@@ -211,9 +211,9 @@ bool is_small(const DotShape& s) {
   return s.m <= 16 || s.k <= 16 || s.m * s.n * s.k <= 128 * 128 * 128;
 }
 
-// One product with b as stored, too narrow for enough parts of oneDNN's. Ours may be narrower at the same speed, measured
-// on one core with AVX-512 (GFLOP/s, ours in eight parts / oneDNN whole): 512^3 112/111, 1024^3 108/106, 333x131x517
-// 107/100.
+// One product with b as stored, too narrow for enough parts of oneDNN's. Ours may be narrower at the same speed,
+// measured on one core with AVX-512 (GFLOP/s, ours in eight parts / oneDNN whole): 512^3 112/111, 1024^3 108/106,
+// 333x131x517 107/100.
 bool is_narrow(const DotShape& s) {
   if (s.batch > 1 || s.transpose_b || best_isa() != Isa::kAvx512) return false;
   return std::max(s.m, s.n) / least_part(s) < worthwhile_parts(kMultiplyAddCost * static_cast<double>(s.m * s.n * s.k));
