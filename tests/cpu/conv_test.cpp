@@ -66,7 +66,7 @@ TEST_P(Conv, WithWhatFollowsHasTheBitsOfTheOpsItStandsFor) {
   auto at = [&](std::size_t i) { return buffers[i].get(); };
   Buffer affine = run("conv_affine", Attrs::of(ConvAffineAttrs{c.attrs, -0.5, 1}), inputs,
                       {at(0), at(1), at(2), at(3), at(4), at(5)});
-  const std::optional<TensorType> &y = inputs[5], &channels = inputs[3];
+  const std::optional<TensorType>&y = inputs[5], &channels = inputs[3];
   Buffer conv = run("conv", Attrs::of(c.attrs), {inputs[0], inputs[1], inputs[2]}, {at(0), at(1), at(2)});
   Buffer scaled = run("mul", {}, {y, channels}, {conv.get(), at(3)});
   Buffer shifted = run("add", {}, {y, channels}, {scaled.get(), at(4)});

@@ -1,5 +1,5 @@
-// Memory for chunks that run at the same time: each takes the lowest slot that is free, so that a thread finds the memory
-// of its last chunk in its cache, and on few threads few slots are ever touched. Results do not depend on which.
+// Memory for chunks that run at the same time: each takes the lowest slot that is free, so that a thread finds the
+// memory of its last chunk in its cache, and on few threads few slots are ever touched. Results do not depend on which.
 #pragma once
 
 #include <atomic>

@@ -28,7 +28,7 @@ class Chain {
   bool is_longer() const { return ops_.size() > 1; }
 
   void replace(Graph& graph) const {
-    const Op &conv = *ops_.front();
+    const Op& conv = *ops_.front();
     Op* last = ops_.back();
     Builder b(graph);
     b.before = last;

@@ -130,10 +130,11 @@ std::vector<Pass> inference_pipeline() {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,      kDifferentiate, kAnchorGradients, kAccumulateGradients, kInsertOptimizer,  kAnchorTensors,
-      kHoldInputs,      kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,         kMergeCommon,
-      kSimplifyBodies,  kRemoveDead,    kRecompute,       kShardWeights,        kPlaceVariables,   kPartition,
-      kInsertTransfers, kOverlapIo,     kOverlapLoads,    kFuseConvolutions, kRepeatQuick,         kGroupElementwise, kSchedule};
+      kSelectLoss,    kDifferentiate,    kAnchorGradients, kAccumulateGradients, kInsertOptimizer,
+      kAnchorTensors, kHoldInputs,       kRemoveMarkers,   kCanonicalise,        kFoldConstants,
+      kJoinPads,      kMergeCommon,      kSimplifyBodies,  kRemoveDead,          kRecompute,
+      kShardWeights,  kPlaceVariables,   kPartition,       kInsertTransfers,     kOverlapIo,
+      kOverlapLoads,  kFuseConvolutions, kRepeatQuick,     kGroupElementwise,    kSchedule};
   return passes;
 }
 
