@@ -20,6 +20,7 @@
 #include "aspen/ops/shape/shape.h"
 #include "aspen/ops/softmax/softmax.h"
 #include "aspen/ops/sort/sort.h"
+#include "aspen/ops/source/source.h"
 #include "aspen/ops/unary/unary.h"
 #include "aspen/runtime/thread_team.h"
 #include "tests/cpu/compare.h"
@@ -238,6 +239,8 @@ std::vector<LargeCase> elements() {
   TensorType settings = f32({kNumSettings}), steps = f32({});
   CompareOptions positive{.low = 0.1, .high = 0.9};
   return {
+      {"full", Attrs::of(FullAttrs{DType::kF32, {500, 801}, 1.5}), {}},
+      {"full", Attrs::of(FullAttrs{DType::kBool, {500, 801}, 1}), {}},
       {"exp", Attrs(), {x}},
       {"tanh", Attrs(), {half}},
       {"add", Attrs(), {x, x}},
