@@ -255,6 +255,8 @@ std::vector<LargeCase> elements() {
   TensorType settings = f32({kNumSettings}), steps = f32({});
   CompareOptions positive{.low = 0.1, .high = 0.9};
   return {
+      {"full", Attrs::of(FullAttrs{DType::kF32, {500, 801}, 1.5}), {}},
+      {"full", Attrs::of(FullAttrs{DType::kBool, {500, 801}, 1}), {}},
       {"exp", Attrs(), {x}},
       {"tanh", Attrs(), {half}},
       {"add", Attrs(), {x, x}},

@@ -197,8 +197,12 @@ struct OneDnnProduct {
 };
 
 // Parts narrower than this take oneDNN notably longer than the whole, measured on one core with AVX-512. With both
-// operands transposed any part does, by a third (1024^3 in 14.3 ms; in two parts 17.3), and such a product stays whole.
-std::int64_t least_part(const DotShape& s) { return s.transpose_a && s.transpose_b ? std::max(s.m, s.n) : 192; }
+// operands transposed any part does, by a third (1024^3 in 14.3 ms; in two parts 17.3), and such a product stays whole;
+// with b alone none does (128x113x256 in 66.8 us, half of it in 33.5; 128x256x64 in 37.3, half in 18.8).
+std::int64_t least_part(const DotShape& s) {
+  if (!s.transpose_b) return 192;
+  return s.transpose_a ? std::max(s.m, s.n) : 32;
+}
 
 // A part of the columns with b transposed meets oneDNN's best kernel only if it is dense; copying it into the result
 // afterwards costs less than another kernel (32 x 4096 x 1024: 2.6 ms, otherwise 2.9).
@@ -259,7 +263,8 @@ class OneDnnDot final : public Kernel {
 // Where our loops win, measured on one core with AVX-512 (microseconds, ours / oneDNN): b as stored, 16x972x100 20/21,
 // 16x100x10 0.2/1.7, 64^3 3.0/4.4, 128^3 29/29, 256^3 249/198; b transposed, 16x100x972 27/36, 8x1000x512 71/143,
 // 32^3 1.4/1.9, 64^3 7.2/4.9. Both transposed: oneDNN. With few rows, or few products for each element, they are even,
-// and ours can be cut finer: b as stored, 40x256x320 56/56, 256x40x320 58/59, 40x1024x784 550/552; b transposed,
+// and ours can be cut finer: b as stored, 40x256x320 56/56, 256x40x320 58/59, 40x1024x784 550/552, 256x128x113 72/81,
+// 128x256x113 72/76; b transposed,
 // 40x320x256 63/63, 40x784x1024 632/621, 48x128x256 35/30.
 bool is_small(const DotShape& s) {
   if (s.transpose_a && s.transpose_b) return false;
@@ -269,7 +274,7 @@ bool is_small(const DotShape& s) {
     if (s.transpose_a) return false;
     return s.m <= 16 || products <= 40 * 40 * 40 || (s.m <= kFewRows && s.k >= 256 && fits_cache);
   }
-  return s.m <= 16 || s.k <= 16 || products <= 128 * 128 * 128 || (std::min(s.m, s.k) <= kFewRows && fits_cache);
+  return s.m <= 16 || s.k <= 16 || products <= 1 << 22 || (std::min(s.m, s.k) <= kFewRows && fits_cache);
 }
 
 // One product with b as stored, too narrow for enough parts of oneDNN's. Ours may be narrower at the same speed,
