@@ -1,6 +1,7 @@
 #include "poptorch/capture/narrow.h"
 
 #include <ATen/ops/aminmax.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "aspen/ops/source/source.h"
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
+#include "poptorch/capture/narrow_loop.h"
 
 namespace poptorch {
 
@@ -32,16 +34,14 @@ void check_fits(std::int64_t value, std::string_view what, std::string_view name
                          name.empty() ? "" : fmt::format(" \"{}\"", name), value, kRule);
 }
 
-void check_integers(const at::Tensor& tensor, std::string_view what, std::string_view name) {
-  constexpr std::int64_t kFew = 1000;  // calling torch takes longer than looking at so many
-  if (tensor.numel() <= kFew && tensor.is_contiguous()) {
-    const std::int64_t* values = tensor.data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < tensor.numel(); ++i) check_fits(values[i], what, name);
-    return;
+at::Tensor narrowed(const at::Tensor& tensor, std::string_view what, std::string_view name) {
+  const at::Tensor dense = tensor.contiguous();
+  const std::int64_t* values = dense.data_ptr<std::int64_t>();
+  at::Tensor result = at::empty(dense.sizes(), at::kInt);
+  if (!narrow_integers(values, dense.numel(), result.data_ptr<std::int32_t>())) {
+    for (std::int64_t i = 0; i < dense.numel(); ++i) check_fits(values[i], what, name);
   }
-  const auto [least, most] = at::aminmax(tensor);
-  check_fits(least.item<std::int64_t>(), what, name);
-  check_fits(most.item<std::int64_t>(), what, name);
+  return result;
 }
 
 // The extremes of int64 among constants stand for "less" and "more than any other", as torch.masked fills them in, not
@@ -87,7 +87,7 @@ void check_integer_numbers(const aspen::Graph& graph) {
 at::Tensor to_graph_type(const at::Tensor& tensor, std::string_view what, std::string_view name) {
   HostScope host;
   const at::Tensor plain = tensor.detach();
-  if (plain.scalar_type() == ScalarType::Long) check_integers(plain, what, name);
+  if (plain.scalar_type() == ScalarType::Long) return narrowed(plain, what, name);
   return plain.to(host_dtype(graph_dtype(plain.scalar_type()))).contiguous();
 }
 
