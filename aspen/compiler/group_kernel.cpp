@@ -14,12 +14,12 @@
 namespace aspen {
 namespace {
 
-// Elements of a tile: few enough that its operands and what passes between ops stay in a core's own cache, enough that
-// calls of kernels do not show.
-constexpr std::int64_t kTile = 4096;
+// Elements of a tile: few enough that its operands and what passes between ops stay in the first-level cache, enough
+// that calls of kernels do not show.
+constexpr std::int64_t kTile = 1024;
 
 // Tiles that one thread takes at a time, and in how many parts the work is cut at most.
-constexpr std::int64_t kTilesPerPart = 2, kMostParts = 64;
+constexpr std::int64_t kTilesPerPart = 8, kMostParts = 64;
 
 // The body over tensors of the shapes that operands have in a tile. Shapes of the results follow.
 std::unique_ptr<Graph> body_of_tile(const Graph& body, const Tiles& tiles, bool is_tail) {
@@ -105,16 +105,17 @@ class GroupKernel final : public Kernel {
     std::byte* tail_workspace = workspace + whole_bytes();
     if (whole != nullptr) whole->begin(workspace);
     if (tail != nullptr) tail->begin(tail_workspace);
-    for (std::int64_t tile = begin; tile < end; ++tile) {
-      const bool is_tail = tiles_.is_tail(tile);
+    Tiles::Place at = tiles_.place(begin);
+    for (std::int64_t tile = begin; tile < end; ++tile, at = tiles_.after(at)) {
+      const bool is_tail = tiles_.is_tail(at);
       const BodyProgram& program = is_tail ? *tail : *whole;
       std::byte* room = is_tail ? tail_workspace : workspace;
-      bind(program, args, tile, in_place ? carried_ : 0, room);
+      bind(program, args, at, in_place ? carried_ : 0, room);
       program.run(room, step);
     }
   }
 
-  void bind(const BodyProgram& program, const KernelArgs& args, std::int64_t tile, std::size_t carried,
+  void bind(const BodyProgram& program, const KernelArgs& args, Tiles::Place tile, std::size_t carried,
             std::byte* workspace) const {
     const std::size_t num_inputs = input_sizes_.size();
     const auto at_result = static_cast<std::size_t>(tiles_.offset(num_inputs, tile));

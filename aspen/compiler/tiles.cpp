@@ -51,9 +51,9 @@ Shape Tiles::operand_shape(std::size_t k, bool is_tail) const {
   return shape;
 }
 
-std::int64_t Tiles::offset(std::size_t k, std::int64_t tile) const {
-  std::int64_t result = tile % pieces_ * rows_ * axes_[cut_].strides[k];
-  std::int64_t outer = tile / pieces_;
+std::int64_t Tiles::offset(std::size_t k, Place at) const {
+  std::int64_t result = at.piece * rows_ * axes_[cut_].strides[k];
+  std::int64_t outer = at.outer;
   for (std::size_t i = cut_; i-- > 0;) {
     result += outer % axes_[i].extent * axes_[i].strides[k];
     outer /= axes_[i].extent;

@@ -15,8 +15,17 @@ class Tiles {
   Tiles(const Shape& shape, const std::vector<Shape>& operands, std::int64_t elements);
 
   std::int64_t count() const { return num_outer_ * pieces_; }
+  // Where a tile lies: which piece of the axis that is cut, and where along the axes before it. Who goes from one tile
+  // to the next divides once.
+  struct Place {
+    std::int64_t outer = 0, piece = 0;
+  };
+  Place place(std::int64_t tile) const { return {tile / pieces_, tile % pieces_}; }
+  Place after(Place at) const {
+    return at.piece + 1 < pieces_ ? Place{at.outer, at.piece + 1} : Place{at.outer + 1, 0};
+  }
   // All tiles are alike but for those at the end of the axis that is cut.
-  bool is_tail(std::int64_t tile) const { return tail_ != rows_ && tile % pieces_ == pieces_ - 1; }
+  bool is_tail(Place at) const { return tail_ != rows_ && at.piece == pieces_ - 1; }
   bool has_tail() const { return tail_ != rows_; }
   bool has_whole() const { return pieces_ > 1 || !has_tail(); }
 
@@ -25,7 +34,7 @@ class Tiles {
   // Of operand k in a tile.
   Shape operand_shape(std::size_t k, bool is_tail) const;
   // In elements, from the beginning of operand k to a tile.
-  std::int64_t offset(std::size_t k, std::int64_t tile) const;
+  std::int64_t offset(std::size_t k, Place at) const;
 
  private:
   struct Axis {

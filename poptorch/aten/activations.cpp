@@ -47,16 +47,18 @@ void hardtanh(Call& call) {
 }
 void relu6(Call& call) { call.result(bounded(expr(call, call.value("self")), 0, 6).v, call.dtype("self")); }
 
-Expr hardsigmoid(Expr x) { return bounded(x + 3.0, 0, 6) * (1.0 / 6); }
-// Gradient x / 3 + 1/2 on [-3, 3], 0 below, 1 above.
-Expr hardswish(Expr x) { return where(x < -3.0, detach(x) * 0.0, where(x > 3.0, x, x * (x + 3.0) * (1.0 / 6))); }
+// hardsigmoid(Tensor self), hardswish(Tensor self)
+Expr hardsigmoid(Expr x) { return unary("hardsigmoid", x); }
+Expr hardswish(Expr x) { return unary("hardswish", x); }
 Expr mish(Expr x) { return x * tanh(softplus(x)); }
 Expr log_sigmoid(Expr x) { return min(x, full(*x.b, x.dtype(), {}, 0)) - log1p(exp(-abs(x))); }
 
+Expr leaky_relu(Expr x, double slope) {
+  return expr(*x.b, x.b->make("leaky_relu", {x.v}, aspen::LeakyReluAttrs{slope}));
+}
 // leaky_relu(Tensor self, Scalar negative_slope=0.01)
-void leaky_relu(Call& call) {
-  double slope = call.number("negative_slope");
-  activate(call, [&](Expr x) { return where(x > 0.0, x, x * slope); });
+void leaky_relu_of(Call& call) {
+  activate(call, [&](Expr x) { return leaky_relu(x, call.number("negative_slope")); });
 }
 
 // prelu(Tensor self, Tensor weight): one slope, or one per channel (axis 1)
@@ -73,14 +75,14 @@ void prelu(Call& call) {
     }
     shape[1] = count;
   }
-  call.result(where(x > 0.0, x, reshape(weight, shape) * x).v, call.dtype("self"));
+  call.result(binary("prelu", x, reshape(weight, shape)).v, call.dtype("self"));
 }
 
 // rrelu(Tensor self, Scalar lower, Scalar upper, bool training=False, Generator? generator=None)
 void rrelu(Call& call) {
   double lower = call.number("lower"), upper = call.number("upper");
   activate(call, [&](Expr x) {
-    if (!call.boolean("training")) return where(x > 0.0, x, x * ((lower + upper) / 2));
+    if (!call.boolean("training")) return leaky_relu(x, (lower + upper) / 2);
     Expr noise =
         expr(call, call.b.make("random_uniform", {}, aspen::RandomAttrs{x.dtype(), x.shape(), call.new_stream()}));
     return where(x > 0.0, x, x * (noise * (upper - lower) + lower));
@@ -177,7 +179,7 @@ void register_activations(HandlerTable& table) {
   table.add("aten::mish", formula(mish));
   table.add("aten::log_sigmoid", formula(log_sigmoid));
   table.add("aten::log_sigmoid_forward", log_sigmoid_forward);
-  table.add("aten::leaky_relu", leaky_relu);
+  table.add("aten::leaky_relu", leaky_relu_of);
   table.add("aten::prelu", prelu);
   table.add("aten::rrelu", rrelu);
   table.add("aten::rrelu_with_noise", rrelu_with_noise);

@@ -2,6 +2,7 @@
 // .Tensor and .Scalar differ only in the kind of their arguments, which `operand` hides.
 #include <cmath>
 
+#include "aspen/ops/addcmul/addcmul.h"
 #include "poptorch/aten/support/expression.h"
 
 namespace poptorch {
@@ -87,7 +88,6 @@ void pow_of(Call& call) {
       throw UserError("[pow] integers to a negative integer power are not defined; cast to a floating type.");
     if (exponent == 1) return call.result(x.v, type);
     if (exponent == 2) return call.result((x * x).v, type);
-    if (is_float(type) && exponent == 3) return call.result((x * x * x).v, type);
     if (is_float(type) && exponent == 0.5) return call.result(sqrt(x).v, type);
     if (is_float(type) && exponent == -0.5) return call.result(rsqrt(x).v, type);
     if (is_float(type) && exponent == -1) return call.result(unary("reciprocal", x).v, type);
@@ -160,6 +160,9 @@ Handler add_product(bool quotient) {
     Expr x = expr(call, operand(call, "self", type));
     Expr a = expr(call, operand(call, "tensor1", type)), b = expr(call, operand(call, "tensor2", type));
     double value = call.number("value");
+    if (!quotient && is_float(type)) {
+      return call.result(call.b.make("addcmul", {x.v, a.v, b.v}, aspen::AddcmulAttrs{value}), type);
+    }
     Expr term = quotient ? a / b : a * b;
     call.result((x + (value == 1 ? term : term * value)).v, type);
   };

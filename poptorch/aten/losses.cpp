@@ -1,6 +1,7 @@
 // Losses that compare element by element. Every one of them is a loss to train on: the last step marks it.
 #include <cmath>
 
+#include "aspen/ops/binary/binary.h"
 #include "poptorch/aten/support/loss.h"
 
 namespace poptorch {
@@ -15,9 +16,10 @@ void l1_loss(Call& call) {
 // mse_loss(Tensor self, Tensor target, int reduction=1)
 void mse_loss(Call& call) {
   auto [x, y, type] = loss_operands(call);
-  Expr d = x - y;
-  finish_loss(call, d * d, type);
+  finish_loss(call, binary("squared_difference", x, y), type);
 }
+
+Expr huber(Expr x, Expr y, const aspen::HuberAttrs& attrs) { return expr(*x.b, x.b->make("huber", {x.v, y.v}, attrs)); }
 
 // smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.): d^2 / (2 beta) below beta, else d - beta
 // / 2
@@ -26,8 +28,7 @@ void smooth_l1_loss(Call& call) {
   if (beta < 0) throw UserError("[smooth_l1_loss] beta {} is negative; expected beta >= 0.", beta);
   if (beta == 0) return l1_loss(call);
   auto [x, y, type] = loss_operands(call);
-  Expr d = x - y;
-  finish_loss(call, where(abs(d) < beta, d * d * (0.5 / beta), abs(d) - 0.5 * beta), type);
+  finish_loss(call, huber(x, y, {beta, 1}), type);
 }
 
 // huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.): d^2 / 2 up to delta, else delta (d - delta /
@@ -36,8 +37,7 @@ void huber_loss(Call& call) {
   double delta = call.number("delta");
   if (!(delta > 0)) throw UserError("[huber_loss] delta {} is not positive.", delta);
   auto [x, y, type] = loss_operands(call);
-  Expr d = x - y;
-  finish_loss(call, where(abs(d) <= delta, d * d * 0.5, (abs(d) - 0.5 * delta) * delta), type);
+  finish_loss(call, huber(x, y, {delta, delta}), type);
 }
 
 Expr weighted(Call& call, Expr loss) {

@@ -12,10 +12,8 @@ bool keepdim(const Call& call) { return call.has("keepdim") && call.boolean("kee
 void quantified(Call& call, const std::string& op, bool in_bytes = false) {
   Value* x = operand(call, "self", ScalarType::Bool);
   Axes axes = axes_argument(call, "dim", x->shape());
-  Value* byte = build::cast(call.b, x, DType::kU8);
-  const char* of_nothing = op == "reduce_min" ? "reduce_prod" : "reduce_sum";
-  byte = build::reduce(call.b, byte->type().numel() == 0 ? of_nothing : op, byte, axes, keepdim(call));
-  call.result(in_bytes ? byte : build::cast(call.b, byte, DType::kBool),
+  Value* answer = build::reduce(call.b, op, x, axes, keepdim(call));
+  call.result(in_bytes ? build::cast(call.b, answer, DType::kU8) : answer,
               in_bytes ? ScalarType::Byte : ScalarType::Bool);
 }
 

@@ -16,6 +16,7 @@
 #include "aspen/ops/source/source.h"
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
+#include "poptorch/capture/narrow_loop.h"
 
 namespace poptorch {
 
@@ -35,31 +36,20 @@ void check_fits(std::int64_t value, std::string_view what, std::string_view name
                          name.empty() ? "" : fmt::format(" \"{}\"", name), value, kRule);
 }
 
-// Names the first number that has no room in 32 bits.
-[[noreturn]] void fail_integers(const at::Tensor& wide, std::string_view what, std::string_view name) {
-  const std::int64_t* values = wide.data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < wide.numel(); ++i) check_fits(values[i], what, name);
-  throw aspen::InternalError("no integer of a tensor is too large");
-}
-
-// Converts and checks in one pass, which memory bounds. A number has room if it is below 2^32 once 2^31 is added: what
-// all numbers have in the bits above, one pass without branches finds out.
-at::Tensor to_int32(const at::Tensor& tensor, std::string_view what, std::string_view name) {
+// Converts and checks in one pass, which memory bounds.
+at::Tensor narrowed(const at::Tensor& tensor, std::string_view what, std::string_view name) {
   constexpr std::int64_t kGrain = 32768;  // numbers that are worth a thread of their own
-  const at::Tensor wide = tensor.contiguous();
-  at::Tensor result = at::empty(wide.sizes(), at::kInt);
-  const std::int64_t* from = wide.data_ptr<std::int64_t>();
+  const at::Tensor dense = tensor.contiguous();
+  const std::int64_t* values = dense.data_ptr<std::int64_t>();
+  at::Tensor result = at::empty(dense.sizes(), at::kInt);
   std::int32_t* to = result.data_ptr<std::int32_t>();
-  std::atomic<std::uint64_t> raised{0};
-  at::parallel_for(0, wide.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    std::uint64_t bits = 0;
-    for (std::int64_t i = begin; i < end; ++i) {
-      to[i] = static_cast<std::int32_t>(from[i]);
-      bits |= static_cast<std::uint64_t>(from[i]) + 0x80000000u;
-    }
-    raised.fetch_or(bits, std::memory_order_relaxed);
+  std::atomic<bool> all_fit{true};
+  at::parallel_for(0, dense.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    if (!narrow_integers(values + begin, end - begin, to + begin)) all_fit.store(false, std::memory_order_relaxed);
   });
-  if (raised.load() >> 32 != 0) fail_integers(wide, what, name);
+  if (!all_fit.load(std::memory_order_relaxed)) {
+    for (std::int64_t i = 0; i < dense.numel(); ++i) check_fits(values[i], what, name);
+  }
   return result;
 }
 
@@ -106,7 +96,7 @@ void check_integer_numbers(const aspen::Graph& graph) {
 at::Tensor to_graph_type(const at::Tensor& tensor, std::string_view what, std::string_view name) {
   HostScope host;
   const at::Tensor plain = tensor.detach();
-  if (plain.scalar_type() == ScalarType::Long) return to_int32(plain, what, name);
+  if (plain.scalar_type() == ScalarType::Long) return narrowed(plain, what, name);
   return plain.to(host_dtype(graph_dtype(plain.scalar_type()))).contiguous();
 }
 

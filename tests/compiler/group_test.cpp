@@ -116,9 +116,11 @@ TEST(Tiles, CoverTheShapeOnce) {
     SCOPED_TRACE(to_string(shape));
     const Tiles tiles(shape, {shape}, 4096);
     std::int64_t next = 0;
-    for (std::int64_t i = 0; i < tiles.count(); ++i) {
-      EXPECT_EQ(tiles.offset(0, i), next);
-      next += numel(tiles.operand_shape(0, tiles.is_tail(i)));
+    Tiles::Place at;
+    for (std::int64_t i = 0; i < tiles.count(); ++i, at = tiles.after(at)) {
+      EXPECT_EQ(tiles.offset(0, at), next);
+      EXPECT_EQ(tiles.offset(0, tiles.place(i)), next);
+      next += numel(tiles.operand_shape(0, tiles.is_tail(at)));
     }
     EXPECT_EQ(next, numel(shape));
   }

@@ -1,3 +1,5 @@
+#include "aspen/ops/addcmul/addcmul.h"
+#include "aspen/ops/binary/binary.h"
 #include "aspen/ops/unary/unary.h"
 #include "tests/cpu/compare.h"
 
@@ -15,6 +17,23 @@ TEST(Unary, LongRowsWithARemainder) {
     compare(op, Attrs(), {f32({1003})}, {.tolerance = 5e-7, .low = -9, .high = 9});
   }
   for (const char* op : {"log", "log1p"}) compare(op, Attrs(), {f32({1003})}, {.tolerance = 5e-7, .low = 0, .high = 9});
+}
+
+TEST(Unary, HardActivations) {
+  for (const char* op : {"hardsigmoid", "hardswish"}) {
+    compare(op, Attrs(), {f32({1003})}, {.tolerance = 1e-6, .low = -5, .high = 5});
+  }
+}
+
+// Where 1 + erf would have lost all digits, a tail of the distribution has kept them.
+TEST(Unary, GeluOfNegativeNumbersKeepsItsDigits) {
+  std::vector<float> x;
+  for (int i = 0; i < 1003; ++i) x.push_back(-5.0f * static_cast<float>(i) / 1003);
+  auto y = run_kernel(tuned_backend(), request_of("gelu", Attrs::of(GeluAttrs{}), {f32({1003})}), {x.data()});
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double expected = 0.5 * x[i] * std::erfc(-x[i] / std::sqrt(2.0));
+    EXPECT_NEAR(y[0].as<float>()[i], expected, std::abs(expected) * 1e-5) << x[i];
+  }
 }
 
 TEST(Unary, CircularAndHyperbolicFunctions) {
@@ -60,6 +79,10 @@ TEST(Unary, ParametersFromAttributes) {
   }
   compare("softplus", Attrs::of(SoftplusAttrs{2, 3}), {f32({777})}, {.low = -5, .high = 5});
   compare("softplus_grad", Attrs::of(SoftplusAttrs{2, 3}), {f32({777}), f32({777})}, {.low = -5, .high = 5});
+  for (double slope : {0.01, -1.5, 0.0}) {
+    compare("leaky_relu", Attrs::of(LeakyReluAttrs{slope}), {f32({777})}, {.tolerance = 0});
+    compare("leaky_relu_grad", Attrs::of(LeakyReluAttrs{slope}), {f32({777}), f32({777})}, {.tolerance = 0});
+  }
   compare("clamp", Attrs::of(ClampAttrs{-0.5, 0.25}), {f32({777})}, {.tolerance = 0});
   compare("clamp_grad", Attrs::of(ClampAttrs{-0.5, 0.25}), {f32({777}), f32({777})}, {.tolerance = 0});
 }
@@ -77,6 +100,9 @@ TEST(Unary, Gradients) {
   for (const char* op : {"relu_grad", "tanh_grad", "sigmoid_grad", "silu_grad"}) {
     compare(op, Attrs(), {f32({5, 131}), f32({5, 131})}, {.tolerance = 1e-6});
   }
+  for (const char* op : {"hardsigmoid_grad", "hardswish_grad"}) {
+    compare(op, Attrs(), {f32({5, 131}), f32({5, 131})}, {.tolerance = 1e-6, .low = -5, .high = 5});
+  }
 }
 
 // The special values of every function, as in <cmath>.
@@ -86,9 +112,9 @@ TEST(Unary, InfinitiesAndNan) {
                                -104.5f, 1e-40f, -1e-40f, 3e38f, -3e38f, 20,   -20};
   while (values.size() < 40) values.push_back(values[values.size() % 15]);
   auto reference = make_reference_backend();
-  for (const char* op :
-       {"exp", "expm1", "log",  "log1p", "tanh", "sigmoid", "erf",  "relu",  "abs",   "sign",  "sqrt", "sin",
-        "cos", "tan",   "asin", "acos",  "atan", "sinh",    "cosh", "asinh", "acosh", "atanh", "erfc", "erfinv"}) {
+  for (const char* op : {"exp",  "expm1", "log",   "log1p", "tanh", "sigmoid", "erf",         "relu",     "abs",
+                         "sign", "sqrt",  "sin",   "cos",   "tan",  "asin",    "acos",        "atan",     "sinh",
+                         "cosh", "asinh", "acosh", "atanh", "erfc", "erfinv",  "hardsigmoid", "hardswish"}) {
     KernelRequest request = request_of(op, Attrs(), {f32({40})});
     auto expected = run_kernel(*reference, request, {values.data()}),
          actual = run_kernel(tuned_backend(), request, {values.data()});
@@ -105,8 +131,17 @@ TEST(Unary, InfinitiesAndNan) {
   }
 }
 
+TEST(Binary, LossesOfDifferences) {
+  for (const Shape& right : {Shape{33, 17}, Shape{17}, Shape{33, 1}, Shape{}}) {
+    compare("squared_difference", Attrs(), {f32({33, 17}), f32(right)}, {.tolerance = 1e-6});
+    for (HuberAttrs attrs : {HuberAttrs{1, 1}, HuberAttrs{0.3, 2}}) {
+      compare("huber", Attrs::of(attrs), {f32({33, 17}), f32(right)}, {.tolerance = 1e-6, .low = -3, .high = 3});
+    }
+  }
+}
+
 TEST(Binary, EveryKindOfBroadcast) {
-  for (const char* op : {"add", "sub", "mul", "div", "max", "min", "eq", "ne", "lt", "le", "gt", "ge"}) {
+  for (const char* op : {"add", "sub", "mul", "div", "max", "min", "prelu", "eq", "ne", "lt", "le", "gt", "ge"}) {
     compare(op, Attrs(), {f32({33, 17}), f32({33, 17})}, {.tolerance = 0});
     compare(op, Attrs(), {f32({33, 17}), f32({})}, {.tolerance = 0});
     compare(op, Attrs(), {f32({}), f32({33, 17})}, {.tolerance = 0});
@@ -230,6 +265,18 @@ TEST(Select, EveryTypeAndBroadcast) {
       compare("select", Attrs(), types, {.tolerance = 0});
     }
   }
+}
+
+TEST(Addcmul, EveryKindOfBroadcast) {
+  const std::vector<Shape> shapes = {Shape{6, 50}, Shape{50}, Shape{6, 1}, Shape{}};
+  for (const Shape& x : shapes) {
+    for (const Shape& a : shapes) {
+      for (const Shape& b : shapes) {
+        compare("addcmul", Attrs::of(AddcmulAttrs{0.5}), {f32(x), f32(a), f32(b)}, {.tolerance = 1e-6});
+      }
+    }
+  }
+  compare("addcmul", Attrs::of(AddcmulAttrs{-2}), {f16({1003}), f16({1003}), f16({1003})}, {.tolerance = 1e-3});
 }
 
 TEST(Binary, HalfBroadcasts) {

@@ -1,4 +1,6 @@
 // Ops that move, choose or draw elements: results equal the reference to the last bit.
+#include <cstring>
+
 #include "aspen/ops/cast/cast.h"
 #include "aspen/ops/random/random.h"
 #include "aspen/ops/shape/shape.h"
@@ -122,7 +124,9 @@ bool has_cast_loop(DType from, DType to) {
   switch (to) {
     case DType::kF32: return from != DType::kF32 && from != DType::kI16;
     case DType::kF16: return from == DType::kF32;
-    case DType::kI32: return from == DType::kBool;
+    case DType::kI32: return from == DType::kF32 || from == DType::kBool;
+    case DType::kI8:
+    case DType::kU8: return from == DType::kF32;
     case DType::kBool: return from == DType::kF32 || from == DType::kI32;
     default: return false;
   }
@@ -135,6 +139,20 @@ TEST(Cast, BetweenAllPairs) {
       compare("cast", Attrs::of(CastAttrs{to}), {of(from, {1003})},
               {.tolerance = 0, .low = -3, .high = 3, .on_reference = !has_cast_loop(from, to)});
     }
+  }
+}
+
+TEST(Cast, FloatsThatIntegersCannotHold) {
+  const float inf = std::numeric_limits<float>::infinity(), limit = 2147483648.0f;
+  std::vector<float> values = {
+      0.99f, -0.99f,        limit,  -limit, std::nextafter(limit, 0.0f), std::nextafter(-limit, -inf), 3e9f, -3e9f, inf,
+      -inf,  std::nanf(""), 300.7f, -1.5f};
+  while (values.size() < 77) values.push_back(values[values.size() - 13]);
+  for (DType to : {DType::kI32, DType::kI8, DType::kU8}) {
+    KernelRequest request = request_of("cast", Attrs::of(CastAttrs{to}), {f32({77})});
+    auto expected = run_kernel(*make_reference_backend(), request, {values.data()}),
+         actual = run_kernel(tuned_backend(), request, {values.data()});
+    EXPECT_EQ(std::memcmp(expected[0].get(), actual[0].get(), request.outputs[0].bytes()), 0) << name_of(to);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <thread>
 
+#include "aspen/ops/addcmul/addcmul.h"
 #include "aspen/ops/cast/cast.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
@@ -269,6 +270,7 @@ std::vector<LargeCase> elements() {
       {"lt", Attrs(), {x, x}},
       {"select", Attrs(), {flag, x, f32({801})}},
       {"select", Attrs(), {flag, half, half}},
+      {"addcmul", Attrs::of(AddcmulAttrs{0.5}), {x, x, f32({801})}},
       {"sin", Attrs(), {x}},
       {"pow", Attrs(), {x, f32({})}, positive},
       {"rem_floor", Attrs(), {x, f32({801})}, positive},

@@ -63,13 +63,15 @@ class StridedRows {
   // Calls row(first, offsets) for every row; `first` counts the elements before it.
   template <class F>
   void for_each_row(F&& row) const {
-    Index index{};
-    Offsets at{};
-    walk(0, num_rows_, index, at, row);
+    for_each_row_in(0, num_rows_, row);
   }
   // The same for the rows begin, ..., end - 1 alone.
   template <class F>
   void for_each_row_in(std::int64_t begin, std::int64_t end, F&& row) const {
+    if (outer_.empty()) {  // without the counters, which a tile of a group would notice
+      if (begin < end && row_.extent > 0) row(std::int64_t{0}, Offsets{});
+      return;
+    }
     Index index{};
     Offsets at = offsets(begin);
     std::int64_t r = begin;

@@ -1,10 +1,13 @@
 // Elementwise ops of two inputs, a table row each. Operands broadcast by numpy rules and have equal element types.
 // In the gradient formulas a and b are the inputs, y the output and g the gradient of y.
+#include "aspen/ops/binary/binary.h"
+
 #include <cmath>
 
 #include "aspen/ops/build.h"
 #include "aspen/ops/infer.h"
 #include "aspen/ops/source/source.h"
+#include "aspen/ops/unary/unary.h"
 
 namespace aspen {
 namespace {
@@ -56,6 +59,17 @@ Value* extremum(GradientContext& c) {
   return build::select(c.b, build::binary(c.b, "eq", a(c), b(c)), half, kept);
 }
 
+Value* difference(GradientContext& c) { return build::sub(c.b, a(c), b(c)); }
+Value* twice_difference(GradientContext& c) { return times(c, build::mul(c.b, difference(c), 2)); }
+// Straight from the kinks on.
+Value* huber_slope(GradientContext& c) {
+  auto [delta, slope] = c.attrs<HuberAttrs>();
+  Value* cut = c.b.make("clamp", {difference(c)}, ClampAttrs{-delta, delta});
+  return times(c, delta == slope ? cut : build::mul(c.b, cut, slope / delta));
+}
+
+Value* is_positive(GradientContext& c) { return build::binary(c.b, "gt", a(c), 0.0); }
+
 // a / (a^2 + b^2) or the same with b above: the slopes of atan2.
 Value* over_squares(GradientContext& c, Value* top) {
   Value* squares = build::add(c.b, build::mul(c.b, a(c), a(c)), build::mul(c.b, b(c), b(c)));
@@ -96,6 +110,11 @@ const Row kRows[] = {
      kQuick},
     {"min", "The smaller; NaN wins, a tie shares the gradient.", kAny, -1, 1, extremum<0, false>, extremum<1, false>,
      kQuick},
+    {"prelu", "a where a > 0, else a * b.", kFloating, -1, 1,
+     [](auto& c) { return build::select(c.b, is_positive(c), c.grad(), times(c, b(c))); },
+     [](auto& c) { return build::select(c.b, is_positive(c), scalar(c, 0), times(c, a(c))); }, kQuick},
+    {"squared_difference", "(a - b)^2", kFloating, -1, 1, twice_difference,
+     [](auto& c) { return build::neg(c.b, twice_difference(c)); }, kQuick},
     {"atan2", "Angle of the point (b, a).", kFloating, -1, 1, [](auto& c) { return over_squares(c, b(c)); },
      [](auto& c) { return over_squares(c, build::neg(c.b, a(c))); }},
     {"rem_floor", "Remainder with the sign of b; of integers, by 0 it is a.", kNumeric, 0.3, 2, pass,
@@ -145,6 +164,16 @@ void add_examples(OpDef& op, const Row& row) {
   }
 }
 
+void set_gradients(OpDef& op, Rule by_a, Rule by_b) {
+  op.gradient([rules = std::array{by_a, by_b}](GradientContext& c) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (!c.needs(i)) continue;
+      Value* gradient = rules[i](c);
+      gradient != nullptr ? c.set(i, build::reduce_to(c.b, gradient, c.in(i)->shape())) : c.zero(i);
+    }
+  });
+}
+
 OpDef& define_row(OpRegistry& ops, const Row& row) {
   OpDef& op = ops.define(row.name)
                   .summary(row.summary)
@@ -152,17 +181,30 @@ OpDef& define_row(OpRegistry& ops, const Row& row) {
                   .input("b", "type of a; shapes broadcast")
                   .broadcasts();
   if (row.is_quick) op.quick();
-  if (row.by_a != nullptr) {
-    op.gradient([rules = std::array{row.by_a, row.by_b}](GradientContext& c) {
-      for (std::size_t i = 0; i < 2; ++i) {
-        if (!c.needs(i)) continue;
-        Value* gradient = rules[i](c);
-        gradient != nullptr ? c.set(i, build::reduce_to(c.b, gradient, c.in(i)->shape())) : c.zero(i);
-      }
-    });
-  }
+  if (row.by_a != nullptr) set_gradients(op, row.by_a, row.by_b);
   add_examples(op, row);
   return op;
+}
+
+void define_huber(OpRegistry& ops) {
+  OpDef& op =
+      ops.define<HuberAttrs>("huber")
+          .summary("d^2 * slope / (2 * delta) of d = a - b up to |d| = delta, from there on lines of that slope.")
+          .input("a", "floating point")
+          .input("b", "type of a; shapes broadcast")
+          .output("y", "type of a, broadcast shape")
+          .infer(elementwise(kFloating))
+          .broadcasts()
+          .quick()
+          .inplace(0, 0)
+          .inplace(0, 1);
+  set_gradients(op, huber_slope, [](auto& c) { return build::neg(c.b, huber_slope(c)); });
+  for (HuberAttrs attrs : {HuberAttrs{}, HuberAttrs{0.5, 2}}) {
+    for (const Shape& right : {Shape{3, 37}, Shape{37}, Shape{}}) {
+      op.example(
+          {.inputs = {{DType::kF32, {3, 37}}, {DType::kF32, right}}, .attrs = Attrs::of(attrs), .low = -2, .high = 2});
+    }
+  }
 }
 
 }  // namespace
@@ -178,6 +220,7 @@ void define_binary(OpRegistry& ops) {
   for (const Row& row : kBoolRows) {
     define_row(ops, row).output("y", "bool, broadcast shape").infer(elementwise_to_bool(row.kind));
   }
+  define_huber(ops);
 }
 
 }  // namespace aspen

@@ -1,6 +1,10 @@
+#include "aspen/ops/binary/binary.h"
+
 #include <cmath>
 #include <limits>
 
+#include "aspen/backends/api/callable_kernel.h"
+#include "aspen/backends/api/strided_rows.h"
 #include "aspen/backends/reference/elementwise.h"
 
 namespace aspen {
@@ -87,6 +91,26 @@ std::int32_t shift_left(std::int32_t x, std::int32_t y) {
 }
 std::int32_t shift_right(std::int32_t x, std::int32_t y) { return x >> (y < 0 || y > 31 ? 31 : y); }
 
+template <class T>
+std::unique_ptr<Kernel> huber(const KernelRequest& request) {
+  using A = Accumulator<T>;
+  auto [delta, slope] = request.attrs.as<HuberAttrs>();
+  auto rows =
+      broadcast_rows<2>(request.outputs[0].shape, {&request.inputs[0].type.shape, &request.inputs[1].type.shape});
+  return make_kernel([rows, delta = A(delta), slope = A(slope)](const KernelArgs& args) {
+    rows.for_each_row([&](std::int64_t first, const auto& offsets) {
+      const T* x = static_cast<const T*>(args.inputs[0]) + offsets[0];
+      const T* y = static_cast<const T*>(args.inputs[1]) + offsets[1];
+      T* z = static_cast<T*>(args.outputs[0]) + first;
+      auto [dx, dy] = rows.strides();
+      for (std::int64_t i = 0; i < rows.row_size(); ++i) {
+        A size = std::abs(static_cast<A>(x[i * dx]) - static_cast<A>(y[i * dy]));
+        z[i] = static_cast<T>(size <= delta ? slope / (2 * delta) * size * size : slope * (size - delta / 2));
+      }
+    });
+  });
+}
+
 }  // namespace
 
 void register_binary_ref(KernelRegistry& kernels) {
@@ -98,6 +122,12 @@ void register_binary_ref(KernelRegistry& kernels) {
   // x != x: NaN wins.
   add_binary(kernels, "max", all([]<class T>(T x, T y) -> T { return x > y || x != x ? x : y; }));
   add_binary(kernels, "min", all([]<class T>(T x, T y) -> T { return x < y || x != x ? x : y; }));
+  add_binary(kernels, "prelu", floating([]<class T>(T x, T y) -> T { return x > 0 ? x : x * y; }));
+  add_binary(kernels, "squared_difference", floating([]<class T>(T x, T y) -> T { return (x - y) * (x - y); }));
+  kernels.add("huber", KernelFactory([](const KernelRequest& request, std::string&) {
+                return dispatch_floating(request.outputs[0].dtype,
+                                         [&](auto tag) { return huber<typename decltype(tag)::type>(request); });
+              }));
   add_binary(kernels, "atan2", floating([]<class T>(T x, T y) -> T { return std::atan2(x, y); }));
   add_binary(kernels, "rem_floor", both([]<class T>(T x, T y) -> T { return floor_remainder(x, y); }, floor_remainder));
   add_binary(kernels, "rem_trunc", both([]<class T>(T x, T y) -> T { return std::fmod(x, y); }, remainder));

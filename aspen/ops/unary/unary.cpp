@@ -203,6 +203,12 @@ void define_unary(OpRegistry& ops) {
   define_with_attrs<NoAttrs>(ops, "silu", "x * sigmoid(x)", kFloating, {NoAttrs{}});
   define_with_attrs<SoftplusAttrs>(ops, "softplus", "log(1 + e^(beta x)) / beta; x itself beyond the threshold.",
                                    kFloating, {SoftplusAttrs{}, SoftplusAttrs{2, 1.5}});
+  define_with_attrs<LeakyReluAttrs>(ops, "leaky_relu", "x where x > 0, else slope * x.", kFloating,
+                                    {LeakyReluAttrs{}, LeakyReluAttrs{-1.5}});
+  define_with_attrs<NoAttrs>(ops, "hardsigmoid", "min(max(x + 3, 0), 6) / 6; the gradient at both kinks is 0.",
+                             kFloating, {NoAttrs{}});
+  define_with_attrs<NoAttrs>(ops, "hardswish", "x * hardsigmoid(x); the gradient is x / 3 + 1/2 at both kinks.",
+                             kFloating, {NoAttrs{}});
   define_with_attrs<ClampAttrs>(
       ops, "clamp", "min(max(x, low), high); NaN stays, the gradient on both bounds is 1, or 0 if they are open.",
       kNumeric, {ClampAttrs{-0.5, 0.75}, ClampAttrs{.low = 0}, ClampAttrs{.high = 0.25}, ClampAttrs{-0.5, 0.75, true}});

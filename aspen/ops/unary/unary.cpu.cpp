@@ -30,6 +30,7 @@ Variant variant_of(const KernelRequest& request) {
     const auto& attrs = request.attrs.as<SoftplusAttrs>();
     return {op, {static_cast<float>(attrs.beta), static_cast<float>(attrs.threshold)}};
   }
+  if (is("leaky_relu")) return {op, {.a = static_cast<float>(request.attrs.as<LeakyReluAttrs>().slope)}};
   if (is("clamp")) {
     const auto& attrs = request.attrs.as<ClampAttrs>();
     const bool is_open_gradient = attrs.open && op == "clamp_grad";

@@ -23,6 +23,12 @@ struct SoftplusAttrs {
   }
 };
 
+struct LeakyReluAttrs {
+  double slope = 0.01;  // of what is not positive
+
+  void visit(AttrVisitor& v) { v("slope", slope); }
+};
+
 struct ClampAttrs {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();

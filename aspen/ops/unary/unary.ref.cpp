@@ -54,6 +54,12 @@ T sigmoid(T x) {
   return 1 / (1 + std::exp(-x));
 }
 
+// From 0 at -3 to 1 at 3; NaN stays.
+template <class T>
+T hardsigmoid(T x) {
+  return x < -3 ? T(0) : x > 3 ? T(1) : (x + 3) * T(1.0 / 6);
+}
+
 void register_plain(KernelRegistry& kernels) {
   add_unary(kernels, "neg", all([]<class T>(T x) -> T { return negated(x); }));
   UnaryFunctions abs = floating([]<class T>(T x) -> T { return std::fabs(x); });
@@ -89,6 +95,8 @@ void register_transcendental(KernelRegistry& kernels) {
   add_unary(kernels, "tanh", floating([]<class T>(T x) -> T { return std::tanh(x); }));
   add_unary(kernels, "sigmoid", floating([]<class T>(T x) -> T { return sigmoid(x); }));
   add_unary(kernels, "silu", floating([]<class T>(T x) -> T { return x / (1 + std::exp(-x)); }));
+  add_unary(kernels, "hardsigmoid", floating([]<class T>(T x) -> T { return hardsigmoid(x); }));
+  add_unary(kernels, "hardswish", floating([]<class T>(T x) -> T { return x * hardsigmoid(x); }));
   add_unary(kernels, "erf", floating([]<class T>(T x) -> T { return std::erf(x); }));
   add_unary(kernels, "erfc", floating([]<class T>(T x) -> T { return std::erfc(x); }));
   add_unary(kernels, "erfinv", floating([]<class T>(T x) -> T { return static_cast<T>(erfinv(x)); }));
@@ -186,6 +194,24 @@ void softplus_grad(const KernelCall& call) {
   });
 }
 
+void leaky_relu(const KernelCall& call) {
+  const auto& attrs = call.attrs<LeakyReluAttrs>();
+  dispatch_floating(call.in_type(0).dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = Accumulator<T>;
+    map<T>(call, [slope = A(attrs.slope)](A x) { return x > 0 ? x : x * slope; });
+  });
+}
+
+void leaky_relu_grad(const KernelCall& call) {
+  const auto& attrs = call.attrs<LeakyReluAttrs>();
+  dispatch_floating(call.in_type(0).dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = Accumulator<T>;
+    map_gradient<T>(call, [slope = A(attrs.slope)](A x, A g) { return x > 0 ? g : g * slope; });
+  });
+}
+
 // Comparisons are written so that NaN elements stay; a NaN bound makes everything NaN, as in PyTorch.
 void clamp(const KernelCall& call) {
   auto [low, high, open] = call.attrs<ClampAttrs>();
@@ -225,7 +251,14 @@ void register_gradients(KernelRegistry& kernels) {
                T s = sigmoid(x);
                return g * s * (1 + x * (1 - s));
              }));
+  add_binary(kernels, "hardsigmoid_grad",
+             floating([]<class T>(T x, T g) -> T { return x > -3 && x < 3 ? g * T(1.0 / 6) : T(0); }));
+  add_binary(kernels, "hardswish_grad", floating([]<class T>(T x, T g) -> T {
+               T inside = g * (x * T(1.0 / 3) + T(0.5));
+               return x < -3 ? T(0) : x > 3 ? g : inside;
+             }));
   kernels.add("gelu_grad", gelu_grad);
+  kernels.add("leaky_relu_grad", leaky_relu_grad);
   kernels.add("softplus_grad", softplus_grad);
   kernels.add("clamp_grad", clamp_grad);
 }
@@ -238,6 +271,7 @@ void register_unary_ref(KernelRegistry& kernels) {
   register_questions(kernels);
   kernels.add("gelu", gelu);
   kernels.add("softplus", softplus);
+  kernels.add("leaky_relu", leaky_relu);
   kernels.add("clamp", clamp);
   register_gradients(kernels);
 }
