@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "aspen/base/log.h"
 #include "aspen/runtime/cpu_share.h"

@@ -56,6 +56,11 @@ def same(a, b):
     return a[0] == b[0] and all(torch.equal(x, y) for x, y in zip(a[1], b[1]))
 
 
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch):
+    monkeypatch.setenv("ASPEN_TUNING_SECONDS", "60")
+
+
 @pytest.fixture(name="said")
 def what_the_choice_says(capfd):
     poptorch.setLogLevel("DEBUG")
@@ -80,8 +85,8 @@ def test_choices_and_their_reasons_are_logged(tmp_path, said, capfd):
     timed = [line for line in lines if line.endswith(" is taken")]
     assert any(re.search(r"^conv\(.*: pointwise \d+\.\d us, onednn \d+\.\d us; (pointwise|onednn) is taken$", line)
                for line in timed), lines
-    assert re.fullmatch(rf"{len(timed)} of {len(timed)} requests with close candidates were timed, 0 were known",
-                        lines[-1])
+    counted = re.fullmatch(r"(\d+) of (\d+) requests with close candidates were timed, 0 were known", lines[-1])
+    assert counted[1] == counted[2] and int(counted[1]) >= len(timed)  # of some only one turned out to exist
     poptorch.setLogLevel("TRACE")
     poptorch.inferenceModel(Net(), options(None))(X)
     err = capfd.readouterr().err

@@ -14,6 +14,7 @@ from . import poptorch_core
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _MISSING = object()
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))  # tables of hooks and the like, for the most part empty
 
 
 def _has_own_attributes(value):
@@ -66,7 +67,8 @@ class ModuleAttributes:
         self._attributes.append((attributes, dict(attributes)))
         for name, value in attributes.items():
             # Torch's own dictionaries of parameters, buffers and sub-modules are checked elsewhere.
-            if not (isinstance(owner, torch.nn.Module) and name in ("_parameters", "_buffers", "_modules")):
+            is_torchs = isinstance(owner, torch.nn.Module) and name in _OF_EVERY_MODULE
+            if not (is_torchs and (not value or name in ("_parameters", "_buffers", "_modules"))):
                 self._remember(value, seen)
 
     def _remember(self, value, seen):
