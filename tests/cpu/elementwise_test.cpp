@@ -131,6 +131,17 @@ TEST(Unary, InfinitiesAndNan) {
   }
 }
 
+TEST(Unary, GeluOfInfinities) {
+  float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> values(40);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = i % 2 == 0 ? inf : -inf;
+  auto gelu = run_kernel(tuned_backend(), request_of("gelu", Attrs::of(GeluAttrs{}), {f32({40})}), {values.data()});
+  for (std::size_t i = 0; i < values.size(); i += 2) {
+    EXPECT_EQ(gelu[0].as<float>()[i], inf);
+    EXPECT_TRUE(std::isnan(gelu[0].as<float>()[i + 1]));  // minus infinity times 0, as in PyTorch
+  }
+}
+
 TEST(Binary, LossesOfDifferences) {
   for (const Shape& right : {Shape{33, 17}, Shape{17}, Shape{33, 1}, Shape{}}) {
     compare("squared_difference", Attrs(), {f32({33, 17}), f32(right)}, {.tolerance = 1e-6});
