@@ -16,9 +16,10 @@ namespace {
 constexpr double kTuningSeconds = 0.5;
 constexpr const char* kTuningVariable = "ASPEN_TUNING_SECONDS";
 
-// Equal requests, for which there is a choice.
+// Requests that one choice holds for.
 struct Question {
-  std::string key;
+  KernelRequest decisive;
+  std::string key;  // of it
   std::vector<KernelRequest*> requests;
   std::vector<std::string> names;  // of close candidates; that by rule first
   double products = 0;             // of all together
@@ -40,11 +41,12 @@ std::vector<Question> find_questions(const std::vector<KernelWish>& wishes, cons
   std::vector<Question> questions;
   std::unordered_map<std::string, std::size_t> indices;
   for (const KernelWish& wish : wishes) {
-    std::vector<std::string> names = close_ones(*wish.request, backend);
+    KernelRequest decisive = backend.decisive(*wish.request);
+    std::vector<std::string> names = close_ones(decisive, backend);
     if (names.size() < 2) continue;
-    std::string key = to_string(*wish.request);
+    std::string key = to_string(decisive);
     const auto [found, is_new] = indices.emplace(key, questions.size());
-    if (is_new) questions.push_back({.key = std::move(key), .requests = {}, .names = std::move(names)});
+    if (is_new) questions.push_back({std::move(decisive), std::move(key), {}, std::move(names)});
     Question& question = questions[found->second];
     question.requests.push_back(wish.request);
     question.products += wish.products;
@@ -75,7 +77,7 @@ ChoiceTable::Decided decide(const std::vector<Question>& questions, const Choice
     if (is_answered(question, known)) continue;
     if (!trial && seconds > 0) trial.emplace(backend, deadline_in(seconds));
     std::optional<std::string> fastest;
-    if (trial) fastest = trial->fastest(*question.requests[0], question.names);
+    if (trial) fastest = trial->fastest(question.decisive, question.names);
     (fastest ? decided.timed : decided.by_rule)[question.key] = fastest.value_or("");
   }
   log::debug("[kernels] {} of {} requests with close candidates were timed, {} were known", decided.timed.size(),

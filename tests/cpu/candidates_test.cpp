@@ -80,6 +80,18 @@ TEST(Candidates, AllComputeConvolutionsInHalf) {
   EXPECT_GE(check_conv(plane(1, 1), {2, 32, 5, 5}, {32, 32, 3, 3}, DType::kF16, 2e-3), 2);
 }
 
+// Whether a relu is fused into a convolution may depend on the placement; the choice must not.
+TEST(Candidates, WhatIsFusedIntoAConvolutionDoesNotDecide) {
+  const TensorType x = f32({16, 8, 12, 10}), w = f32({12, 8, 3, 3}), channels = f32({12});
+  const KernelRequest plain = request_of("conv", Attrs::of(plane(1, 1)), {x, w});
+  const KernelRequest biased = request_of("conv", Attrs::of(plane(1, 1)), {x, w, channels});
+  const Attrs relu = Attrs::of(ConvAffineAttrs{.conv = plane(1, 1), .low = 0});
+  const std::optional<TensorType> none;
+  EXPECT_EQ(cpu().decisive(request_of("conv_affine", relu, {x, w, none, none, none, none})), cpu().decisive(plain));
+  EXPECT_EQ(cpu().decisive(request_of("conv_affine", relu, {x, w, channels, none, none, none})), biased);
+  EXPECT_GE(check_candidates(request_of("conv_affine", relu, {x, w, channels, none, none, none})), 2);
+}
+
 TEST(Candidates, AllComputeProducts) {
   for (bool transpose_a : {false, true}) {
     for (bool transpose_b : {false, true}) {

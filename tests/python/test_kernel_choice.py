@@ -90,7 +90,7 @@ def test_choices_and_their_reasons_are_logged(tmp_path, said, capfd):
     poptorch.setLogLevel("TRACE")
     poptorch.inferenceModel(Net(), options(None))(X)
     err = capfd.readouterr().err
-    assert re.search(r"kernel of conv\(f32\[2, 16, 12, 12\].*: pointwise by rule; pointwise: best, .*; "
+    assert re.search(r"kernel of conv_affine\(f32\[2, 16, 12, 12\].*: pointwise by rule; pointwise: best, .*; "
                      r"depthwise: cannot, channels mix; .*; onednn: close, reorders its operands", err)
 
 

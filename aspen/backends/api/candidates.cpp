@@ -29,8 +29,8 @@ void log_choice(const KernelRequest& request, const std::string& taken, const st
 
 }  // namespace
 
-CandidateList::CandidateList(Unsuited unsuited, std::vector<Candidate> candidates)
-    : unsuited_(std::move(unsuited)), candidates_(std::move(candidates)) {}
+CandidateList::CandidateList(Unsuited unsuited, std::vector<Candidate> candidates, Decisive decisive)
+    : unsuited_(std::move(unsuited)), candidates_(std::move(candidates)), decisive_(std::move(decisive)) {}
 
 std::vector<CandidateOpinion> CandidateList::opinions(const KernelRequest& request) const {
   std::vector<CandidateOpinion> all;

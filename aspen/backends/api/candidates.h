@@ -24,16 +24,20 @@ class CandidateList {
  public:
   // What no candidate takes, and why; "": they are asked.
   using Unsuited = std::function<std::string(const KernelRequest& request)>;
-  CandidateList(Unsuited unsuited, std::vector<Candidate> candidates);
+  // The request whose choice holds for another one (see Backend::decisive).
+  using Decisive = std::function<KernelRequest(const KernelRequest& request)>;
+  CandidateList(Unsuited unsuited, std::vector<Candidate> candidates, Decisive decisive = nullptr);
 
   // One per candidate, in their order; none if the request is unsuited.
   std::vector<CandidateOpinion> opinions(const KernelRequest& request) const;
+  KernelRequest decisive(const KernelRequest& request) const { return decisive_ ? decisive_(request) : request; }
   // By the candidate that is asked for or by the rule; the log (TRACE) tells the reasons.
   std::unique_ptr<Kernel> create(const KernelRequest& request, std::string& why) const;
 
  private:
   Unsuited unsuited_;
   std::vector<Candidate> candidates_;
+  Decisive decisive_;
 };
 
 // As a factory. The list is shared, since factories are copied.

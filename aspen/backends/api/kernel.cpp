@@ -34,6 +34,11 @@ std::vector<CandidateOpinion> KernelRegistry::opinions(const KernelRequest& requ
   return found == candidates_.end() ? std::vector<CandidateOpinion>{} : found->second->opinions(request);
 }
 
+KernelRequest KernelRegistry::decisive(const KernelRequest& request) const {
+  auto found = candidates_.find(request.op);
+  return found == candidates_.end() ? request : found->second->decisive(request);
+}
+
 KernelFactory plain_kernel(KernelFunction function, WorkspaceFunction workspace) {
   return [function, workspace](const KernelRequest& request, std::string&) -> std::unique_ptr<Kernel> {
     return std::make_unique<FunctionKernel>(request, function, workspace);

@@ -163,6 +163,7 @@ class KernelRegistry {
   std::unique_ptr<Kernel> create(const KernelRequest& request, std::string& why) const;
   bool has(std::string_view op) const { return factories_.find(op) != factories_.end(); }
   std::vector<CandidateOpinion> opinions(const KernelRequest& request) const;
+  KernelRequest decisive(const KernelRequest& request) const;
 
  private:
   std::map<std::string, std::vector<KernelFactory>, std::less<>> factories_;
@@ -183,6 +184,9 @@ class Backend {
     static_cast<void>(request);
     return {};
   }
+  // The request whose choice holds for this one too: that of an op which others were fused into. Whether they were may
+  // depend on the placement, so the choice, and with it the bits, must not depend on them.
+  virtual KernelRequest decisive(const KernelRequest& request) const { return request; }
 };
 
 std::string to_string(const KernelRequest& request);  // "softmax(f32[8, 16]) -> f32[8, 16] {axis=-1}"

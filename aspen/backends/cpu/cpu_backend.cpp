@@ -38,6 +38,7 @@ class CpuBackend final : public Backend {
     std::optional<KernelRequest> wide = widened_request(request, *vector_conversion());
     return tuned_.opinions(wide ? *wide : request);
   }
+  KernelRequest decisive(const KernelRequest& request) const override { return tuned_.decisive(request); }
 
  private:
   std::unique_ptr<Kernel> through_float(const KernelRequest& request) const {

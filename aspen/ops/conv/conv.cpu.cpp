@@ -325,26 +325,40 @@ Candidate candidate(ConvPass pass, const char* name, Judge judge, Make make) {
               }};
 }
 
+// A convolution without what was fused into it.
+KernelRequest convolution_alone(const KernelRequest& request) {
+  KernelRequest alone = request;
+  if (request.op == "conv_affine") {
+    alone.op = "conv";
+    alone.attrs = Attrs::of(request.attrs.as<ConvAffineAttrs>().conv);
+    alone.inputs.resize(std::min<std::size_t>(alone.inputs.size(), 3));
+  }
+  while (!alone.inputs.back().present) alone.inputs.pop_back();
+  return alone;
+}
+
 // In the order of the rule.
 std::shared_ptr<const CandidateList> candidates_of(ConvPass pass) {
   using C = const ConvRequest&;
   return std::make_shared<const CandidateList>(
-      unsuited, std::vector<Candidate>{
-                    candidate(pass, "pointwise", judge_pointwise,
-                              [](ConvPass p, C c) { return make_pointwise_conv(p, c.attrs, c.types, c.finish); }),
-                    candidate(pass, "depthwise", judge_depthwise,
-                              [](ConvPass p, C c) { return make_depthwise_conv(p, plane_shape(c), c.finish); }),
-                    candidate(pass, "lanes", judge_lanes,
-                              [](ConvPass p, C c) {
-                                return with_finish(std::make_unique<LanesConv>(p, plane_shape(c)), c.types, c.finish);
-                              }),
-                    candidate(pass, "unfolded", judge_unfolded,
-                              [](ConvPass, C c) { return make_unfolded_weight_grad(c.attrs, c.types); }),
-                    candidate(pass, "onednn", judge_onednn,
-                              [](ConvPass p, C c) { return make_onednn_conv(p, c.attrs, c.types, c.finish); }),
-                    candidate(pass, "onednn 2", judge_next_onednn,
-                              [](ConvPass p, C c) { return make_onednn_conv(p, c.attrs, c.types, c.finish, 1); }),
-                });
+      unsuited,
+      std::vector<Candidate>{
+          candidate(pass, "pointwise", judge_pointwise,
+                    [](ConvPass p, C c) { return make_pointwise_conv(p, c.attrs, c.types, c.finish); }),
+          candidate(pass, "depthwise", judge_depthwise,
+                    [](ConvPass p, C c) { return make_depthwise_conv(p, plane_shape(c), c.finish); }),
+          candidate(pass, "lanes", judge_lanes,
+                    [](ConvPass p, C c) {
+                      return with_finish(std::make_unique<LanesConv>(p, plane_shape(c)), c.types, c.finish);
+                    }),
+          candidate(pass, "unfolded", judge_unfolded,
+                    [](ConvPass, C c) { return make_unfolded_weight_grad(c.attrs, c.types); }),
+          candidate(pass, "onednn", judge_onednn,
+                    [](ConvPass p, C c) { return make_onednn_conv(p, c.attrs, c.types, c.finish); }),
+          candidate(pass, "onednn 2", judge_next_onednn,
+                    [](ConvPass p, C c) { return make_onednn_conv(p, c.attrs, c.types, c.finish, 1); }),
+      },
+      convolution_alone);
 }
 
 // Where the CPU multiplies bfloat16, oneDNN does twice the products per instruction on half the bytes, and wins even
