@@ -117,7 +117,7 @@ TEST_F(ChoiceFile, AFileThatCannotBeUsedIsReplaced) {
     Sections sections = Sections::decode(bytes);
     const auto origin = sections.get("origin");
     std::vector<std::byte> other(origin.begin(), origin.end());
-    other.back() ^= std::byte{1};
+    other.at(0) ^= std::byte{1};
     sections.set("origin", other);
     return sections.encode();
   };
