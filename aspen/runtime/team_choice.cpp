@@ -9,7 +9,8 @@ std::size_t TeamChoice::add_task(std::size_t num_instructions) {
   Task& task = tasks_.emplace_back();
   task.costs.resize(num_instructions);
   task.uses_team.assign(num_instructions, true);
-  task.tried.fill(task.uses_team);  // nothing is allocated later
+  task.settled = task.uses_team;  // nothing is allocated later
+  task.tried.fill(task.uses_team);
   return tasks_.size() - 1;
 }
 
@@ -95,9 +96,15 @@ void TeamChoice::settle(Clock::time_point now) {
   for (std::size_t other : {kTogether, kAlone}) {
     if (time_per_round(other) < time_per_round(best)) best = other;
   }
-  for (Task& task : tasks_) task.uses_team = task.tried[best];
+  bool is_confirmed = true;
+  for (Task& task : tasks_) {
+    task.uses_team = task.tried[best];
+    is_confirmed = is_confirmed && task.uses_team == task.settled;
+    task.settled = task.uses_team;
+  }
   phase_ = kSettled;
-  settled_until_ = now + std::max(kLeastPause, (now - trial_began_) * kPauseOfTrial);
+  const Clock::duration pause = std::max(kLeastPause, (now - trial_began_) * kPauseOfTrial);
+  settled_until_ = now + (is_confirmed ? pause : pause / kSooner);
 }
 
 }  // namespace aspen

@@ -38,8 +38,10 @@ class TeamChoice {
   static constexpr Clock::duration kLongPhase = std::chrono::milliseconds{10};
   // Longer work is shared without asking: to try it alone takes too long.
   static constexpr Clock::duration kSurelyWorth = std::chrono::microseconds{300};
-  static constexpr Clock::duration kLeastPause = std::chrono::seconds{1};  // between trials
-  static constexpr int kPauseOfTrial = 50;                                 // and so many times the last one
+  // Between trials, and so many times the last one. A trial that contradicts the one before may have been disturbed:
+  // the next comes soon.
+  static constexpr Clock::duration kLeastPause = std::chrono::seconds{1};
+  static constexpr int kPauseOfTrial = 50, kSooner = 10;
 
   struct Cost {
     Clock::duration together = Clock::duration::max(), alone = Clock::duration::max();
@@ -47,7 +49,8 @@ class TeamChoice {
   struct Task {
     std::vector<Cost> costs;                             // by instruction
     std::vector<bool> uses_team;                         // likewise
-    std::array<std::vector<bool>, kNumTrials> tried;     // uses_team of each trial
+    std::vector<bool> settled;                           // uses_team after the last trial
+    std::array<std::vector<bool>, kNumTrials> tried;     // and in each of this one
     std::array<Clock::duration, kNumTrials> shortest{};  // round of each trial
     std::array<int, kNumTrials> rounds{};                // of each trial
     int rounds_since_shorter = 0;                        // of the trial that runs

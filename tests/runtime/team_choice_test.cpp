@@ -78,6 +78,22 @@ TEST(TeamChoice, WaitsUntilTheCachesHaveSettled) {
   EXPECT_TRUE(choice.uses_team(0, 0));
 }
 
+TEST(TeamChoice, DoesNotRelyOnOneTrial) {
+  Machine machine{.together = {90}, .alone = {180}};
+  TeamChoice choice = with_task(1);
+  machine.settle(choice);
+  machine.together = {250};  // somebody else is busy
+  while (choice.uses_team(0, 0)) machine.run_round(choice);
+  machine.settle(choice);
+  ASSERT_FALSE(choice.uses_team(0, 0));
+  machine.together = {90};
+  const auto begin = machine.now;
+  while (!choice.is_trial()) machine.run_round(choice);
+  machine.settle(choice);
+  EXPECT_TRUE(choice.uses_team(0, 0));
+  EXPECT_LT(machine.now - begin, std::chrono::milliseconds{200});
+}
+
 // An update that gains by the threads, after which a step without them takes longer.
 TEST(TeamChoice, LooksAtAllTasksTogether) {
   TeamChoice choice;
