@@ -10,6 +10,7 @@
 #include "aspen/backends/reference/reference_backend.h"
 #include "aspen/program_file/sections.h"
 #include "aspen/program_file/whole_file.h"
+#include "tests/support/folder.h"
 
 namespace aspen::testing {
 namespace {
@@ -24,12 +25,6 @@ const Backend& backend() {
 
 class ChoiceFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "choices.XXXXXX").string();
-    root_ = mkdtemp(pattern.data());
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   // A process has one table for each folder: what another one would find is seen in a copy.
   fs::path copy_of(const fs::path& folder) {
     fs::path copy = root_ / std::to_string(num_copies_++);
@@ -47,7 +42,8 @@ class ChoiceFile : public ::testing::Test {
     return fs::directory_iterator(folder)->path();
   }
 
-  fs::path root_;
+  const Folder folder_;
+  const fs::path& root_ = folder_.path;
   int num_copies_ = 0;
 };
 
