@@ -57,8 +57,9 @@ def row(title, seconds):
 
 
 def run(title, folder, **environment):
-    done = subprocess.run([sys.executable, __file__, title, folder], check=True, text=True, stdout=subprocess.PIPE,
-                          env={**os.environ, **environment})
+    settings = {**os.environ, "ASPEN_CHOICES_DIR": os.path.join(folder, "choices"), **environment}
+    done = subprocess.run([sys.executable, __file__, title, os.path.join(folder, "programs")], check=True, text=True,
+                          stdout=subprocess.PIPE, env=settings)
     return json.loads(done.stdout)
 
 
@@ -70,7 +71,7 @@ def main():
             untimed = run(title, folder, ASPEN_TUNING_SECONDS="0")["seconds"]
         with tempfile.TemporaryDirectory() as folder:
             runs = [run(title, folder) for _ in range(1 + REPEATS)]
-            (entry,) = set(pathlib.Path(folder).glob("*.aspen")) - set(pathlib.Path(folder).glob("kernels-*"))
+            (entry,) = (pathlib.Path(folder) / "programs").iterdir()
             size = entry.stat().st_size / 1e6
         first = runs[0]["seconds"]
         second = min((again["seconds"] for again in runs[1:]), key=lambda seconds: sum(seconds[:2]))

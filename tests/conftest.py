@@ -6,12 +6,14 @@ thread, which needs no interpreter, prints all stacks and ends the process a lit
 """
 import faulthandler
 import os
+import shutil
 import tempfile
 
 import pytest
 
 # Devices that tests take by their id are nobody's business outside this run of pytest.
 os.environ["ASPEN_IPU_LOCK"] = os.path.join(tempfile.gettempdir(), f"aspen-ipus-{os.getpid()}.lock")
+os.environ["ASPEN_CHOICES_DIR"] = tempfile.mkdtemp(prefix="aspen-choices-")  # nor is what is fastest
 os.environ.setdefault("ASPEN_VERIFY", "1")  # graphs are checked after each pass, as a release build would not do
 
 GRACE = float(os.environ.get("ASPEN_TEST_GRACE", 30))  # seconds pytest-timeout has for itself
@@ -53,6 +55,7 @@ def pytest_unconfigure(config):
     os.close(config.stderr_without_capture)
     if os.path.exists(os.environ["ASPEN_IPU_LOCK"]):
         os.remove(os.environ["ASPEN_IPU_LOCK"])
+    shutil.rmtree(os.environ["ASPEN_CHOICES_DIR"], ignore_errors=True)
 
 
 @pytest.hookimpl(hookwrapper=True)

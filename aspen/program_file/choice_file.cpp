@@ -1,5 +1,6 @@
 #include "aspen/program_file/choice_file.h"
 
+#include <cstdlib>
 #include <mutex>
 #include <system_error>
 #include <vector>
@@ -29,6 +30,27 @@ struct Writer : ByteWriter<Writer> {};
 struct Reader : ByteReader<Reader> {
   using ByteReader::ByteReader;
 };
+
+void store(Sections& file, const ChoiceTable::Choices& choices, const ProgramOrigin& origin) {
+  std::vector<StoredChoice> stored;
+  for (const auto& [request, candidate] : choices) stored.push_back({request, candidate});
+  Writer writer;
+  writer(stored);
+  store_origin(file, origin);
+  file.set(kChoices, writer.take());
+}
+
+ChoiceTable::Choices load(const Sections& file, const ProgramOrigin& origin) {
+  if (origin_of(file) != origin) throw FileError("it was written by another version or for another backend");
+  std::vector<StoredChoice> stored;
+  Reader reader(file.get(kChoices));
+  reader(stored);
+  reader.expect_end();
+  ChoiceTable::Choices choices;
+  for (StoredChoice& choice : stored) choices[std::move(choice.request)] = std::move(choice.candidate);
+  if (choices.size() != stored.size()) throw FileError("it answers the same request twice");
+  return choices;
+}
 
 class ChoiceFile final : public ChoiceTable {
  public:
@@ -61,15 +83,7 @@ class ChoiceFile final : public ChoiceTable {
     std::error_code error;
     if (!fs::exists(file_, error)) return {};
     try {
-      const Sections sections = Sections::read(file_);
-      if (origin_of(sections) != origin_) throw FileError("it was written by another version or for another backend");
-      std::vector<StoredChoice> stored;
-      Reader reader(sections.get(kChoices));
-      reader(stored);
-      reader.expect_end();
-      Choices choices;
-      for (StoredChoice& choice : stored) choices[std::move(choice.request)] = std::move(choice.candidate);
-      return choices;
+      return load(Sections::read(file_), origin_);
     } catch (const std::exception& refused) {
       log::debug("[kernels] choices in {} cannot be used and are made anew: {}", file_.string(), refused.what());
       return {};
@@ -78,16 +92,11 @@ class ChoiceFile final : public ChoiceTable {
 
   void write(const Choices& choices) const {
     try {
-      std::vector<StoredChoice> stored;
-      for (const auto& [request, candidate] : choices) stored.push_back({request, candidate});
-      Writer writer;
-      writer(stored);
       Sections sections;
-      store_origin(sections, origin_);
-      sections.set(kChoices, writer.take());
+      store(sections, choices, origin_);
       sections.write(file_);
     } catch (const std::exception& refused) {
-      log::warn("which kernels are faster is not kept in the cache \"{}\": {}", file_.parent_path().string(),
+      log::warn("which kernels are faster is not kept in \"{}\": {}", file_.parent_path().string(),
                 refused.what());
     }
   }
@@ -99,6 +108,25 @@ class ChoiceFile final : public ChoiceTable {
 };
 
 }  // namespace
+
+void store_choices(Sections& file, const ChoiceTable::Choices& choices, const Backend& backend) {
+  store(file, choices, current_origin(backend));
+}
+
+ChoiceTable::Choices load_choices(const Sections& file, const Backend& backend) {
+  return load(file, current_origin(backend));
+}
+
+fs::path choice_folder() {
+  const auto folder_in = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return fs::path(value == nullptr ? "" : value);
+  };
+  if (fs::path chosen = folder_in("ASPEN_CHOICES_DIR"); !chosen.empty()) return chosen;
+  if (fs::path caches = folder_in("XDG_CACHE_HOME"); caches.is_absolute()) return caches / "aspen";
+  fs::path home = folder_in("HOME");
+  return home.empty() ? home : home / ".cache" / "aspen";
+}
 
 std::shared_ptr<ChoiceTable> choices_in(const fs::path& folder, const Backend& backend) {
   static std::mutex mutex;

@@ -187,7 +187,9 @@ aspen::CompileOptions Model::compile_options(const CompileSettings& settings, st
 void Model::make_program(const aspen::CompileOptions& options, const CompileSettings& settings) {
   const auto make = [&] {
     aspen::CompileOptions with_choices = options;
-    if (!settings.cache.empty()) with_choices.choices = aspen::choices_in(settings.cache, *backend_);
+    const auto folder = aspen::choice_folder();
+    const bool may_time = !settings.cache.empty() && !folder.empty();  // a program that is kept keeps its kernels
+    if (may_time) with_choices.choices = aspen::choices_in(folder, *backend_);
     return aspen::compile(graph_, with_choices, *backend_);
   };
   const char* graph_is_for = asks_for_graph();

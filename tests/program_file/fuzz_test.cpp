@@ -53,5 +53,25 @@ TEST(Fuzz, AFileWithGoodChecksumsIsRefusedOrRuns) {
   for (int count : verdicts) EXPECT_GT(count, 30);  // each of them is put to the test
 }
 
+TEST(Fuzz, AFileOfChoicesIsRefusedOrRead) {
+  const auto backend = make_reference_backend();
+  const Bytes seed = seed_of_choices(*backend), other = seed_files(*backend).front();
+  EXPECT_TRUE(holds_choices(seed, *backend));
+  Random random(3);
+  int num_read = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Bytes file = mutate_and_fix(seed, i % 2 == 0 ? seed : other, random);
+    forget_largest_allocation();
+    try {
+      num_read += holds_choices(file, *backend) ? 1 : 0;
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "file " << i << ": " << error.what();
+    }
+    EXPECT_LE(largest_allocation(), most_in_one_piece(file)) << "file " << i;
+  }
+  EXPECT_GT(num_read, 30);
+  EXPECT_LT(num_read, 19970);
+}
+
 }  // namespace
 }  // namespace aspen::testing

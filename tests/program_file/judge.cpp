@@ -6,6 +6,7 @@
 #include "aspen/base/device_fault.h"
 #include "aspen/compiler/ir/body.h"
 #include "aspen/ops/control/control.h"
+#include "aspen/program_file/choice_file.h"
 #include "aspen/program_file/program_file.h"
 #include "example_programs.h"
 #include "mutate_program.h"
@@ -112,12 +113,25 @@ Verdict run(const std::shared_ptr<Program>& program, const Sections& sections, b
   return Verdict::kRuns;
 }
 
+// What was read can be stored, and is then the same.
+bool holds_choices(const Sections& sections, const Backend& backend) {
+  ChoiceTable::Choices choices;
+  if (!is_accepted("reading choices of", [&] { choices = load_choices(sections, backend); })) return false;
+  Sections again;
+  store_choices(again, choices, backend);
+  if (load_choices(Sections::decode(again.encode()), backend) != choices) {
+    throw std::logic_error("choices that were read are not those that are stored");
+  }
+  return true;
+}
+
 }  // namespace
 
 Verdict judge(const Bytes& file, const Backend& backend) {
   Sections sections;
   if (!is_accepted("reading", [&] { sections = Sections::decode(file); })) return Verdict::kNoFile;
   expect_refused(file);
+  holds_choices(sections, backend);
   std::shared_ptr<Program> program;
   if (!is_accepted("loading", [&] { program = load_program(sections, backend, nullptr, kFuzzLimits); })) {
     return Verdict::kNoProgram;
@@ -159,6 +173,17 @@ std::vector<Bytes> seed_files(const Backend& backend) {
     }
   }
   return files;
+}
+
+bool holds_choices(const Bytes& file, const Backend& backend) {
+  Sections sections;
+  return is_accepted("reading", [&] { sections = Sections::decode(file); }) && holds_choices(sections, backend);
+}
+
+Bytes seed_of_choices(const Backend& backend) {
+  Sections sections;
+  store_choices(sections, {{"conv(f32[8,16,9,9], f32[32,16,3,3])", "onednn"}, {"dot(f32[4,4], f32[4])", ""}}, backend);
+  return sections.encode();
 }
 
 }  // namespace aspen::testing

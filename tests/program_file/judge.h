@@ -1,5 +1,5 @@
 // What must hold of any file whatsoever: it is refused with a FileError, or it is a program that can be loaded and run
-// without touching memory that is not its own. Shared by the test of some thousand files and by the fuzzer.
+// without touching memory that is not its own, or a table of kernels that can be read. Shared by the test of some thousand files and by the fuzzer.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +30,10 @@ std::optional<Bytes> with_changed_program(const Bytes& file, const Backend& back
 
 // Files to begin with, of programs compiled for the backend.
 std::vector<Bytes> seed_files(const Backend& backend);
+
+// Whether the file holds a table of chosen kernels. Throws as `judge` does, which asks this as well.
+bool holds_choices(const Bytes& file, const Backend& backend);
+// One to begin with.
+Bytes seed_of_choices(const Backend& backend);
 
 }  // namespace aspen::testing

@@ -13,6 +13,7 @@ import torch
 
 from support.models import quiet
 
+CHOICES = "choices"  # the folder of the table, beside that of the programs
 X, LABELS = torch.linspace(-1, 1, 2 * 16 * 12 * 12).view(2, 16, 12, 12), torch.tensor([1, 0])
 
 
@@ -57,8 +58,9 @@ def same(a, b):
 
 
 @pytest.fixture(autouse=True)
-def time_enough(monkeypatch):
+def time_enough(monkeypatch, tmp_path):
     monkeypatch.setenv("ASPEN_TUNING_SECONDS", "60")
+    monkeypatch.setenv("ASPEN_CHOICES_DIR", str(tmp_path / CHOICES))
 
 
 @pytest.fixture(name="said")
@@ -75,12 +77,34 @@ def what_the_choice_says(capfd):
 
 
 def table_of(folder):
-    (found,) = pathlib.Path(folder).glob("kernels-*.aspen")
+    (found,) = (pathlib.Path(folder) / CHOICES).glob("kernels-*.aspen")
     return found
 
 
+def test_the_folder_of_programs_holds_programs_only(tmp_path, said):
+    train(tmp_path / "programs")
+    assert any(line.endswith(" is taken") for line in said())
+    (entry,) = (tmp_path / "programs").iterdir()
+    assert entry.suffix == ".aspen" and table_of(tmp_path).exists()
+
+
+@pytest.mark.parametrize("variables, expected", [
+    ({"XDG_CACHE_HOME": "{}/caches", "HOME": "{}/home"}, "caches/aspen"),
+    ({"XDG_CACHE_HOME": "caches", "HOME": "{}/home"}, "home/.cache/aspen"),  # not absolute: as if it were not there
+    ({"XDG_CACHE_HOME": "", "HOME": "{}/home"}, "home/.cache/aspen"),
+    ({"XDG_CACHE_HOME": "", "HOME": ""}, None),
+])
+def test_choices_are_kept_with_the_caches_of_the_user(tmp_path, monkeypatch, said, variables, expected):
+    monkeypatch.delenv("ASPEN_CHOICES_DIR")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(tmp_path))
+    train(tmp_path / "programs", steps=1)
+    assert any(line.endswith(" is taken") for line in said()) == (expected is not None)
+    assert [path.parent for path in tmp_path.rglob("kernels-*")] == ([tmp_path / expected] if expected else [])
+
+
 def test_choices_and_their_reasons_are_logged(tmp_path, said, capfd):
-    train(tmp_path)
+    train(tmp_path / "programs")
     lines = said()
     timed = [line for line in lines if line.endswith(" is taken")]
     assert any(re.search(r"^conv\(.*: pointwise \d+\.\d us, onednn \d+\.\d us; (pointwise|onednn) is taken$", line)
@@ -100,22 +124,23 @@ def test_without_a_cache_rules_decide(said):
 
 
 def test_what_is_kept_is_not_timed_again(tmp_path, said):
-    train(tmp_path)
+    train(tmp_path / "programs")
     assert any(line.endswith(" is taken") for line in said())
-    poptorch.inferenceModel(Net(), options(tmp_path))(X)  # another program, with requests of the first
+    poptorch.inferenceModel(Net(), options(tmp_path / "programs"))(X)  # another program, with requests of the first
     assert not any("conv" in line for line in said())
 
 
 def test_placements_train_the_same_bits(tmp_path):
-    assert same(train(tmp_path), train(tmp_path, cuts=True))
+    assert same(train(tmp_path / "programs"), train(tmp_path / "programs", cuts=True))
 
 
 def test_no_time_is_no_trial(tmp_path, monkeypatch, said):
     monkeypatch.setenv("ASPEN_TUNING_SECONDS", "0")
-    assert same(train(tmp_path), train(None))
+    assert same(train(tmp_path / "programs"), train(None))
     assert not any(line.endswith(" is taken") for line in said())
-    assert not list(tmp_path.glob("kernels-*"))
+    assert not list(tmp_path.rglob("kernels-*"))
     monkeypatch.setenv("ASPEN_TUNING_SECONDS", "later")
+    monkeypatch.setenv("ASPEN_CHOICES_DIR", str(tmp_path / "none"))
     with pytest.raises(poptorch.Error, match='ASPEN_TUNING_SECONDS is "later"; expected a number of seconds'):
         train(tmp_path / "other")
 
@@ -131,15 +156,16 @@ PROGRAM = textwrap.dedent("""
 
 def run(folder, placement="whole", **environment):
     """What another process learns, and what it says."""
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "POPTORCH_LOG_LEVEL": "DEBUG", **environment}
-    command = [sys.executable, "-c", PROGRAM, str(folder), os.path.dirname(__file__), placement]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "POPTORCH_LOG_LEVEL": "DEBUG",
+                 "ASPEN_CHOICES_DIR": str(folder / CHOICES), **environment}
+    command = [sys.executable, "-c", PROGRAM, str(folder / "programs"), os.path.dirname(__file__), placement]
     done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=120, check=True)
     return done.stdout, done.stderr
 
 
 def only_table(folder, to):
-    to.mkdir()
-    (to / table_of(folder).name).write_bytes(table_of(folder).read_bytes())
+    (to / CHOICES).mkdir(parents=True)
+    (to / CHOICES / table_of(folder).name).write_bytes(table_of(folder).read_bytes())
     return to
 
 
@@ -171,8 +197,9 @@ def test_a_table_that_cannot_be_used_is_made_anew(tmp_path, spoil):
     assert "cannot be used" not in log and " is taken" not in log
 
 
-def test_a_folder_that_cannot_be_written_leaves_it_to_the_rule(said):
-    assert same(train("/proc/cache"), train(None))
+def test_a_folder_that_cannot_be_written_leaves_it_to_the_rule(tmp_path, monkeypatch, said):
+    monkeypatch.setenv("ASPEN_CHOICES_DIR", "/proc/choices")
+    assert same(train(tmp_path / "programs"), train(None))
     assert not any(line.endswith(" is taken") for line in said())
 
 

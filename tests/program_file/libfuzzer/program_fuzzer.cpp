@@ -18,7 +18,12 @@ const Backend& backend() {
 }
 
 const std::vector<Bytes>& seeds() {
-  static const std::vector<Bytes> seeds = seed_files(backend());
+  static const std::vector<Bytes> seeds = [] {
+    std::vector<Bytes> files = seed_files(backend());
+    const Bytes choices = seed_of_choices(backend());
+    files.insert(files.end(), files.size() / 8, choices);  // one in nine
+    return files;
+  }();
   return seeds;
 }
 
