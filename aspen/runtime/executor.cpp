@@ -144,7 +144,7 @@ struct Executor::State {
   void start_threads() {
     if (crews.empty()) return;
     if (!control) {
-      crews.front().set_thread({.team = add_team(cpus.cpus.size())});
+      crews.front().set_thread({.team = add_team_around_caller()});
       return;
     }
     auto shares = share_cpus(cpus.cpus, threads.num_working * threads.replicas.size());
@@ -170,6 +170,12 @@ struct Executor::State {
   ThreadTeam* add_team(std::size_t num_threads, std::vector<int> helper_cpus = {}) {
     if (num_threads == 1) return nullptr;
     teams.push_back(make_thread_team(num_threads, std::move(helper_cpus)));
+    return teams.back().get();
+  }
+
+  ThreadTeam* add_team_around_caller() {
+    if (!cpus.are_all || cpus.cpus.size() == 1) return add_team(cpus.cpus.size());
+    teams.push_back(make_team_around_caller(cpus.cpus));
     return teams.back().get();
   }
 

@@ -28,7 +28,8 @@ void TeamChoice::begin_trial(Clock::time_point now) {
     task.rounds_since_shorter = 0;
   }
   phase_ = kTogether;
-  trial_began_ = phase_began_ = now;
+  trial_began_ = now;
+  time_in_phase_ = {};
 }
 
 void TeamChoice::end_instruction(std::size_t task, std::size_t instruction, Clock::time_point now) {
@@ -46,10 +47,11 @@ void TeamChoice::end_round(std::size_t task, Clock::time_point now) {
   ended.rounds_since_shorter = is_clearly_shorter(round, ended.shortest[phase_]) ? 0 : ended.rounds_since_shorter + 1;
   ended.shortest[phase_] = std::min(ended.shortest[phase_], round);
   ++ended.rounds[phase_];
-  if (has_enough_rounds(now)) next_phase(now);
+  time_in_phase_ += round;
+  if (has_enough_rounds()) next_phase(now);
 }
 
-bool TeamChoice::has_enough_rounds(Clock::time_point now) const {
+bool TeamChoice::has_enough_rounds() const {
   int least = std::numeric_limits<int>::max(), most = 0;
   bool have_settled = true;
   for (const Task& task : tasks_) {
@@ -57,7 +59,7 @@ bool TeamChoice::has_enough_rounds(Clock::time_point now) const {
     most = std::max(most, task.rounds[phase_]);
     have_settled = have_settled && task.rounds_since_shorter >= kRounds;
   }
-  const bool is_long = now - phase_began_ >= kLongPhase;
+  const bool is_long = time_in_phase_ >= kLongPhase;
   return (least >= kRounds && (have_settled || is_long)) || (least > 0 && most >= kManyRounds) ||
          most >= kManyRounds * kManyRounds;
 }
@@ -74,7 +76,7 @@ void TeamChoice::next_phase(Clock::time_point now) {
   }
   if (phase_ == kMixed) return settle(now);
   phase_ = phase_ == kTogether ? kAlone : kMixed;
-  phase_began_ = now;
+  time_in_phase_ = {};
 }
 
 // What does not gain a thirtieth is noise, or never shared at all. Anything is shorter than what was not measured.

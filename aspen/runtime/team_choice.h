@@ -33,7 +33,7 @@ class TeamChoice {
   static constexpr std::size_t kNumTrials = 3;
   // Of each task, and as many since one was clearly shorter than those before: after a change, or a pause, caches take
   // some ten rounds to settle. The shortest counts, others were disturbed. Fewer of a task that comes but now and then,
-  // and of tasks so long that a pause does not show.
+  // and of tasks so long that a pause does not show; time between rounds does not count.
   static constexpr int kRounds = 4, kManyRounds = 64;
   static constexpr Clock::duration kLongPhase = std::chrono::milliseconds{10};
   // Longer work is shared without asking: to try it alone takes too long.
@@ -57,7 +57,7 @@ class TeamChoice {
   };
 
   void begin_trial(Clock::time_point now);
-  bool has_enough_rounds(Clock::time_point now) const;
+  bool has_enough_rounds() const;
   void next_phase(Clock::time_point now);
   static bool is_clearly_shorter(Clock::duration one, Clock::duration other);
   Clock::duration time_per_round(std::size_t trial) const;
@@ -65,7 +65,8 @@ class TeamChoice {
 
   std::vector<Task> tasks_;
   Phase phase_ = kSettled;
-  Clock::time_point trial_began_{}, phase_began_{}, round_began_{}, last_{}, settled_until_{};
+  Clock::duration time_in_phase_{};
+  Clock::time_point trial_began_{}, round_began_{}, last_{}, settled_until_{};
 };
 
 }  // namespace aspen

@@ -9,6 +9,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -100,9 +101,12 @@ class SoloTeam final : public ThreadTeam {
 // nothing to take, or the next job, and never looks at the fields of one that is over.
 class Team final : public ThreadTeam {
  public:
-  Team(std::size_t num_threads, const std::vector<int>& cpus) : ranges_(num_threads) {
+  // callers_cpu: where the caller is taken to be until it is seen elsewhere; nothing: helpers stay where they are.
+  Team(std::size_t num_threads, const std::vector<int>& cpus, std::optional<int> callers_cpu)
+      : ranges_(num_threads), callers_cpu_(callers_cpu) {
     bool shares = cpus.empty() ? num_threads > num_usable_cpus() : num_threads > cpus.size() + 1;
     spins_ = !shares;
+    if (callers_cpu) helper_cpus_ = cpus;
     try {
       for (std::size_t i = 0; i + 1 < num_threads; ++i) {
         helpers_.emplace_back([this, own = i + 1] { help(own); });
@@ -138,7 +142,10 @@ class Team final : public ThreadTeam {
       const std::uint32_t size = end_of_range(i) - (i == 0 ? 0 : end_of_range(i - 1));
       ranges_[i].tickets.store(std::uint64_t{job_} << 32 | size, std::memory_order_release);
     }
-    if (count > 1) call_helpers();
+    if (count > 1) {
+      if (callers_cpu_) make_way(sched_getcpu());
+      call_helpers();
+    }
     take_chunks(0);
     for (std::uint32_t left = unfinished_.load(std::memory_order_acquire); left != 0;) {
       left = wait_while(unfinished_, left, spins_, waiting_callers_);
@@ -165,6 +172,19 @@ class Team final : public ThreadTeam {
       seen = wait_while(calls_, seen, spins_, sleepers_);
       if (stopping_.load(std::memory_order_relaxed)) return;
       take_chunks(static_cast<std::uint32_t>(own));
+    }
+  }
+
+  // The helper on the cpu where the caller now is goes to the one where it was.
+  void make_way(int cpu) {
+    if (cpu == *callers_cpu_) return;
+    const auto found = std::find(helper_cpus_.begin(), helper_cpus_.end(), cpu);
+    if (found == helper_cpus_.end()) return;
+    try {
+      pin(helpers_[static_cast<std::size_t>(found - helper_cpus_.begin())], *callers_cpu_);
+      *found = std::exchange(*callers_cpu_, cpu);
+    } catch (const DeviceError&) {
+      callers_cpu_.reset();  // the process may no longer use it: what is left is the system's business
     }
   }
 
@@ -225,6 +245,8 @@ class Team final : public ThreadTeam {
   std::atomic<bool> has_overflowed_{false};
   WakeBudget budget_;
   std::vector<Range> ranges_;  // by thread, the caller first
+  std::optional<int> callers_cpu_;
+  std::vector<int> helper_cpus_;  // where there is a caller's
   // Each on a cache line of its own: helpers watch the first while chunks are counted in the last.
   alignas(64) std::atomic<std::uint32_t> calls_{0};
   alignas(64) std::atomic<std::uint32_t> num_ranges_{1};
@@ -239,7 +261,14 @@ std::unique_ptr<ThreadTeam> make_thread_team(std::size_t num_threads, std::vecto
   if (num_threads == 0) throw InternalError("a team of no threads");
   check(cpus);
   if (num_threads == 1) return std::make_unique<SoloTeam>();
-  return std::make_unique<Team>(num_threads, cpus);
+  return std::make_unique<Team>(num_threads, cpus, std::nullopt);
+}
+
+std::unique_ptr<ThreadTeam> make_team_around_caller(const std::vector<int>& cpus) {
+  if (cpus.empty()) throw InternalError("a team of no threads");
+  check(cpus);
+  if (cpus.size() == 1) return std::make_unique<SoloTeam>();
+  return std::make_unique<Team>(cpus.size(), std::vector(cpus.begin() + 1, cpus.end()), cpus.front());
 }
 
 }  // namespace aspen

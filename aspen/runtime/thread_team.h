@@ -21,4 +21,9 @@ namespace aspen {
 // not depend on timing.
 std::unique_ptr<ThreadTeam> make_thread_team(std::size_t num_threads, std::vector<int> cpus = {});
 
+// A team of a thread for each of the cpus whose caller runs wherever the system puts it: each helper stays on one of
+// the other cpus, and makes way when the caller turns up on its own. Left alone, the system at times wakes a helper on
+// the cpu of the caller, where the two wait for each other for milliseconds.
+std::unique_ptr<ThreadTeam> make_team_around_caller(const std::vector<int>& cpus);
+
 }  // namespace aspen

@@ -78,6 +78,22 @@ TEST(TeamChoice, WaitsUntilTheCachesHaveSettled) {
   EXPECT_TRUE(choice.uses_team(0, 0));
 }
 
+TEST(TeamChoice, DoesNotTakeAPauseForWork) {
+  Machine machine{.together = {0}, .alone = {180}};
+  TeamChoice choice = with_task(1);
+  int rounds_together = 0;
+  do {
+    machine.now += std::chrono::milliseconds{40};  // after which caches hold something else
+    for (int round = 0; round < 8 && (rounds_together == 0 || choice.is_trial()); ++round) {
+      machine.together = {90 + 600 / (1 + round)};
+      rounds_together += choice.uses_team(0, 0) ? 1 : 0;
+      machine.run_round(choice);
+    }
+  } while (choice.is_trial());
+  EXPECT_GT(rounds_together, 8);
+  EXPECT_TRUE(choice.uses_team(0, 0));
+}
+
 TEST(TeamChoice, DoesNotRelyOnOneTrial) {
   Machine machine{.together = {90}, .alone = {180}};
   TeamChoice choice = with_task(1);

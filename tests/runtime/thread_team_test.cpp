@@ -96,6 +96,35 @@ TEST(ThreadTeam, UsesItsThreadsAtOnce) {
   EXPECT_EQ(inside, 3);
 }
 
+// Wherever the caller turns up, its helpers are elsewhere.
+TEST(ThreadTeam, HelpersMakeWayForTheCaller) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE && cpus.size() < 3; ++cpu) {
+    if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed)) cpus.push_back(cpu);
+  }
+  if (cpus.size() < 2) GTEST_SKIP() << "one cpu has room for the caller alone";
+  const auto team = make_team_around_caller(cpus);
+  EXPECT_EQ(team->num_threads(), cpus.size());
+  const std::thread::id caller = std::this_thread::get_id();
+  for (int round = 0; round < 10; ++round) {
+    const int here = cpus[static_cast<std::size_t>(round) % cpus.size()];
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(static_cast<std::size_t>(here), &only);
+    ASSERT_EQ(sched_setaffinity(0, sizeof only, &only), 0);
+    std::atomic<int> elsewhere{0}, beside{0};
+    team->run(64, [&](std::int64_t) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));  // so that every thread has its share
+      if (std::this_thread::get_id() != caller) ++(sched_getcpu() == here ? beside : elsewhere);
+    });
+    EXPECT_EQ(beside, 0);
+    EXPECT_GT(elsewhere, 0);
+  }
+  sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 TEST(ThreadTeam, HelpersStayOnTheirCpus) {
   int here = sched_getcpu();
   ASSERT_GE(here, 0);
