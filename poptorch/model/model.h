@@ -17,6 +17,7 @@
 #include "aspen/compiler/compile.h"
 #include "aspen/program_file/sections.h"
 #include "aspen/runtime/executor.h"
+#include "poptorch/model/output_pool.h"
 #include "poptorch/model/program_key.h"
 
 namespace poptorch {
@@ -207,7 +208,7 @@ class Model {
   void write_variable(const aspen::ProgramVariable& variable, Bytes bytes);
   aspen::RunRequest request_for(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& results,
                                 const std::vector<OutputRequest>& outputs, std::int64_t device_iterations,
-                                std::int64_t gradient_accumulation) const;
+                                std::int64_t gradient_accumulation);
   void write_inputs(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& results) const;
   at::Tensor one_per_input_group(const at::Tensor& result, const aspen::Shape& micro_batch) const;
 
@@ -237,6 +238,7 @@ class Model {
   std::map<std::string, Bytes> parked_;
   std::uint64_t seed_ = 0, step_ = 0;
   aspen::TransferTimes parked_transfers_;
+  OutputPool output_memory_;
   bool has_written_ = false;  // a run wrote to `written_` since they were copied to or from the host
   std::set<std::string> warned_;
 };

@@ -1,5 +1,4 @@
 // Model::run: host tensors in and out of one call of the executor.
-#include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
@@ -87,8 +86,9 @@ void Model::warn_of_frozen() {
 
 aspen::RunRequest Model::request_for(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& results,
                                      const std::vector<OutputRequest>& outputs, std::int64_t device_iterations,
-                                     std::int64_t gradient_accumulation) const {
+                                     std::int64_t gradient_accumulation) {
   aspen::RunRequest request;
+  std::size_t bytes = 0;
   request.device_iterations = device_iterations;
   request.gradient_accumulation = gradient_accumulation;
   for (const at::Tensor& input : inputs) request.inputs.push_back(input.data_ptr());
@@ -100,9 +100,11 @@ aspen::RunRequest Model::request_for(const std::vector<at::Tensor>& inputs, std:
     const auto batches = returned_batches(wanted[i], device_iterations, gradient_accumulation);
     const auto shape = stacked(type.shape, batches * static_cast<std::int64_t>(program_->replicas));
     const c10::ScalarType dtype = host_dtype(type.dtype);
-    results.push_back(program_->has_transfers ? at::empty(shape, dtype) : at::zeros(shape, dtype));
+    results.push_back(program_->has_transfers ? output_memory_.empty(shape, dtype) : at::zeros(shape, dtype));
+    bytes += results.back().nbytes();
     request.outputs.push_back({results.back().data_ptr(), wanted[i].mode, wanted[i].period});
   }
+  output_memory_.keep_at_most(2 * bytes);  // a caller often drops a result when it has the next one
   return request;
 }
 

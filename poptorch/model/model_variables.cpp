@@ -59,6 +59,7 @@ void Model::detach() {
   step_ = executor_->step();
   parked_transfers_ = executor_->transfers();
   executor_.reset();
+  output_memory_.keep_at_most(0);
 }
 
 // Made once: every call finds the same.
