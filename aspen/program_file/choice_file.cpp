@@ -96,8 +96,7 @@ class ChoiceFile final : public ChoiceTable {
       store(sections, choices, origin_);
       sections.write(file_);
     } catch (const std::exception& refused) {
-      log::warn("which kernels are faster is not kept in \"{}\": {}", file_.parent_path().string(),
-                refused.what());
+      log::warn("which kernels are faster is not kept in \"{}\": {}", file_.parent_path().string(), refused.what());
     }
   }
 

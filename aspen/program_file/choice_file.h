@@ -1,6 +1,6 @@
 // Choices among close kernels (compiler/choice_table.h) that processes keep for each other in a folder of the user. One
-// file for each version, backend and instruction set (docs/program-format.md). A file that cannot be used is one that is
-// not there, and is replaced; a folder that cannot be written means that nothing is timed.
+// file for each version, backend and instruction set (docs/program-format.md). A file that cannot be used is one that
+// is not there, and is replaced; a folder that cannot be written means that nothing is timed.
 #pragma once
 
 #include <filesystem>

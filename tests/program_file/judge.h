@@ -1,5 +1,6 @@
 // What must hold of any file whatsoever: it is refused with a FileError, or it is a program that can be loaded and run
-// without touching memory that is not its own, or a table of kernels that can be read. Shared by the test of some thousand files and by the fuzzer.
+// without touching memory that is not its own, or a table of kernels that can be read. Shared by the test of some
+// thousand files and by the fuzzer.
 #pragma once
 
 #include <cstdint>
