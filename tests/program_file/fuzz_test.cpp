@@ -53,6 +53,12 @@ TEST(Fuzz, AFileWithGoodChecksumsIsRefusedOrRuns) {
   for (int count : verdicts) EXPECT_GT(count, 30);  // each of them is put to the test
 }
 
+TEST(Fuzz, AFileWithoutSectionsCanBeChangedToo) {
+  const Bytes empty = Sections().encode();
+  Random random(4);
+  for (int i = 0; i < 100; ++i) mutate_and_fix(empty, empty, random);
+}
+
 TEST(Fuzz, AFileOfChoicesIsRefusedOrRead) {
   const auto backend = make_reference_backend();
   const Bytes seed = seed_of_choices(*backend), other = seed_files(*backend).front();

@@ -78,6 +78,7 @@ Bytes copy_of(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.e
 Bytes mutate_section(const Sections& file, const Sections& other, Random& random) {
   Sections changed = file;
   const auto names = file.names(), others = other.names();
+  if (names.empty()) throw FileError("it has no section to change");
   const bool is_program = file.has("program") && below(4, random) != 0;  // where most is to be got wrong
   const std::string name = is_program ? "program" : names[below(names.size(), random)];
   Bytes bytes = copy_of(file.get(name));
@@ -134,7 +135,7 @@ Bytes mutate_and_fix(const Bytes& file, const Bytes& other, Random& random) {
     try {
       return mutate_section(Sections::decode(file), Sections::decode(other), random);
     } catch (const FileError&) {
-      // One of them is no file to begin with.
+      // One of them is no file to begin with, or an empty one.
     }
   }
   Bytes changed = file;

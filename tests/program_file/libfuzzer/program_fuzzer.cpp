@@ -31,6 +31,7 @@ const std::vector<Bytes>& seeds() {
 Bytes guided(const Bytes& file, Random& random) {
   Sections sections = Sections::decode(file);
   const auto names = sections.names();
+  if (names.empty()) throw FileError("it has no section to change");
   const std::string& name = names[random() % names.size()];
   const auto section = sections.get(name);
   Bytes bytes(section.begin(), section.end());
