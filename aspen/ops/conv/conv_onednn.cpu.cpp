@@ -55,20 +55,18 @@ Geometry geometry_of(const ConvAttrs& attrs, const ConvTypes& types) {
   return g;
 }
 
-dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, bool bias) {
+dnnl::convolution_forward::desc describe_forward(const Geometry& g, bool bias) {
   auto kind = dnnl::prop_kind::forward_training;
   auto algorithm = dnnl::algorithm::convolution_direct;
   Desc x = any_layout(g.x, g.type), w = any_layout(g.w, g.type), y = any_layout(g.y, g.type);
-  using Description = dnnl::convolution_forward::desc;
-  Description description = bias ? Description(kind, algorithm, x, w, onednn::plain({g.y[1]}, g.type), y, g.strides,
-                                               g.dilations, g.padding, g.padding)
-                                 : Description(kind, algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding);
-  return {description, onednn::attributes(), onednn::engine()};
+  if (!bias) return {kind, algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding};
+  return {kind, algorithm, x, w, onednn::plain({g.y[1]}, g.type), y, g.strides, g.dilations, g.padding, g.padding};
 }
 
 struct NoImplementation {};
 
-// Moves on from oneDNN's first choice.
+// Moves on from oneDNN's first choice. It reads the description again that `desc` was made from, which must still be
+// there: oneDNN keeps no copy.
 template <class PrimitiveDesc>
 void choose_implementation(PrimitiveDesc& desc, int implementation) {
   for (int i = 0; i < implementation; ++i) {
@@ -85,7 +83,8 @@ class ConvPrimitive {
   // `held_y` says how y is held, which is not dense when it is a part of the channels.
   ConvPrimitive(ConvPass pass, const Geometry& g, bool bias, const Desc& held_y, int implementation) {
     onednn::OneThread one_thread;
-    auto forward = forward_desc(g, bias);
+    const auto forward_description = describe_forward(g, bias);
+    dnnl::convolution_forward::primitive_desc forward(forward_description, onednn::attributes(), onednn::engine());
     auto algorithm = dnnl::algorithm::convolution_direct;
     Desc x = any_layout(g.x, g.type), w = any_layout(g.w, g.w_type), y = any_layout(g.y, g.type);
     Desc held_x = onednn::plain(g.x, g.type), held_w = onednn::plain(g.w, g.w_type);
@@ -98,18 +97,20 @@ class ConvPrimitive {
       result_ = Operand(DNNL_ARG_DST, held_y, forward.dst_desc(), true);
       primitive_ = Primitive::of<dnnl::convolution_forward>(forward, parameters());
     } else if (pass == ConvPass::kInputGrad) {
-      dnnl::convolution_backward_data::primitive_desc desc(
-          {algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding}, onednn::attributes(), onednn::engine(),
-          forward);
+      const dnnl::convolution_backward_data::desc description(algorithm, x, w, y, g.strides, g.dilations, g.padding,
+                                                              g.padding);
+      dnnl::convolution_backward_data::primitive_desc desc(description, onednn::attributes(), onednn::engine(),
+                                                           forward);
       choose_implementation(desc, implementation);
       inputs_.emplace_back(DNNL_ARG_DIFF_DST, held_y, desc.diff_dst_desc(), false);
       inputs_.emplace_back(DNNL_ARG_WEIGHTS, held_w, desc.weights_desc(), false);
       result_ = Operand(DNNL_ARG_DIFF_SRC, held_x, desc.diff_src_desc(), true);
       primitive_ = Primitive::of<dnnl::convolution_backward_data>(desc, parameters());
     } else {
-      dnnl::convolution_backward_weights::primitive_desc desc(
-          {algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding}, onednn::attributes(), onednn::engine(),
-          forward);
+      const dnnl::convolution_backward_weights::desc description(algorithm, x, w, y, g.strides, g.dilations, g.padding,
+                                                                 g.padding);
+      dnnl::convolution_backward_weights::primitive_desc desc(description, onednn::attributes(), onednn::engine(),
+                                                              forward);
       choose_implementation(desc, implementation);
       inputs_.emplace_back(DNNL_ARG_SRC, held_x, desc.src_desc(), false);
       inputs_.emplace_back(DNNL_ARG_DIFF_DST, held_y, desc.diff_dst_desc(), false);
