@@ -39,7 +39,8 @@ struct TracedStorage;
 struct Capture {
   aspen::GradientPaths paths;
 
-  // Every write to memory, and what was in it before; how often a tensor was given other memory.
+  // Every write to memory, and what was in it before, as long as there is a recorder: storages and captures keep each
+  // other. How often a tensor was given other memory.
   struct Write {
     std::shared_ptr<TracedStorage> storage;
     aspen::Value* before = nullptr;

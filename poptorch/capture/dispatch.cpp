@@ -144,12 +144,12 @@ class ForeignOps final : public c10::OpRegistrationListener {
     auto made = std::make_unique<ForeignOps>();
     ForeignOps& ops = *made;
     // For good: torch owns it, and ops may go as late as at the end of the process.
-    static auto& registration =
-        *new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().addRegistrationListener(std::move(made)));
-    static_cast<void>(registration);
+    ops.registration_ =
+        new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().addRegistrationListener(std::move(made)));
     return ops;
   }
 
+  c10::RegistrationHandleRAII* registration_ = nullptr;  // never ended
   std::mutex mutex_;
   std::unordered_set<c10::OperatorName> names_;
 };

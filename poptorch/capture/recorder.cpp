@@ -50,7 +50,7 @@ Recorder::Recorder(aspen::Graph& graph, bool training) : b(graph), training_(tra
   install_variable_hooks();
 }
 
-Recorder::~Recorder() = default;
+Recorder::~Recorder() { capture_->writes.clear(); }
 
 Recorder::Active::Active(Recorder& recorder) {
   if (current_recorder != nullptr || is_paused) {

@@ -1,4 +1,5 @@
 // Views and writes: whatever shares memory in torch shares its value in a captured model.
+#include "poptorch/capture/traced_impl.h"
 #include "tests/capture/capture.h"
 
 namespace poptorch {
@@ -190,6 +191,21 @@ TEST(Alias, TiedTensorsAreOneVariable) {
   expect_close(captured.outputs[0], wanted, "output");
   expect_close(table, wanted, "table");
   EXPECT_EQ(captured.text.find("variable %b"), std::string::npos) << captured.text;
+}
+
+// What a capture knows goes with the model, however it was written to.
+TEST(Alias, WritesDoNotKeepTheirCapture) {
+  std::weak_ptr<Capture> seen;
+  auto table = numbers({3, 3});
+  const auto run = [&](const Tensors& in) -> Tensors {
+    seen = traced_impl(in[0])->capture();
+    auto x = in[0].clone();
+    x[1].add_(1);
+    table.add_(x);
+    return {x + table};
+  };
+  capture_and_run(run, {numbers({3, 3})}, {{"table", table}});
+  EXPECT_TRUE(seen.expired());
 }
 
 }  // namespace
