@@ -1,14 +1,12 @@
 #include "poptorch/model/output_pool.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
-
-#include "poptorch/capture/host_data.h"
 
 namespace poptorch {
 namespace {

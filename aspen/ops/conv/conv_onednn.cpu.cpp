@@ -209,8 +209,9 @@ ConvParts parts_of(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types
   constexpr std::int64_t kFewImages = 4;
   bool sums = pass == ConvPass::kWeightGrad;
   std::int64_t pixels = types.x.numel() + types.y.numel(), channels = types.y.shape[1];
-  double cost = kMultiplyAddCost * static_cast<double>(types.y.numel() * (types.w.numel() / types.w.shape[0])) +
-                kMoveCost * static_cast<double>(pixels);
+  std::int64_t taps = types.w.numel() / types.w.shape[0];  // weights of one channel of the result
+  double cost =
+      kMultiplyAddCost * static_cast<double>(types.y.numel() * taps) + kMoveCost * static_cast<double>(pixels);
   // Each part adds a whole gradient: not more than 7 parts, or one for every 8 images.
   std::int64_t num_images = types.x.shape[0];
   std::int64_t most = sums ? std::clamp<std::int64_t>(num_images / 8, 7, kMostChunks) : kMostChunks;
