@@ -22,6 +22,7 @@ constexpr std::array<Row, kNumDTypes> kRows{{
     {"i8", 1},
     {"u8", 1},
     {"bool", 1},
+    {"i64", 8},
 }};
 
 }  // namespace
@@ -34,7 +35,7 @@ DType dtype_from_name(std::string_view name) {
   for (std::size_t i = 0; i < kRows.size(); ++i) {
     if (kRows[i].name == name) return static_cast<DType>(i);
   }
-  throw UserError("unknown element type \"{}\"; the types are f32, f16, bf16, f64, i32, i16, i8, u8, bool.", name);
+  throw UserError("unknown element type \"{}\"; the types are f32, f16, bf16, f64, i32, i16, i8, u8, bool, i64.", name);
 }
 
 void fail_not_arithmetic(DType type) { throw InternalError("a kernel was called with {}", name_of(type)); }

@@ -38,9 +38,10 @@ enum class DType : std::uint8_t {
   kI8,
   kU8,
   kBool,
+  kI64,  // as the host has integers: for inputs of a graph and what brings them to 32 bits (op narrow), no arithmetic
 };
 
-inline constexpr int kNumDTypes = 9;
+inline constexpr int kNumDTypes = 10;
 
 std::size_t size_of(DType type);
 std::string_view name_of(DType type);          // "f32", "bool", ...
@@ -93,10 +94,14 @@ template <>
 constexpr DType dtype_of<bool>() {
   return DType::kBool;
 }
+template <>
+constexpr DType dtype_of<std::int64_t>() {
+  return DType::kI64;
+}
 
 [[noreturn]] void fail_not_arithmetic(DType type);
 
-// Calls f(TypeTag<T>{}) with the C++ type of `type`, one that has arithmetic; bfloat16 is an InternalError.
+// Calls f(TypeTag<T>{}) with the C++ type of `type`, one that has arithmetic; bfloat16 and i64 are an InternalError.
 template <class F>
 decltype(auto) dispatch(DType type, F&& f) {
   switch (type) {
@@ -108,6 +113,7 @@ decltype(auto) dispatch(DType type, F&& f) {
     case DType::kI16: return f(TypeTag<std::int16_t>{});
     case DType::kI8: return f(TypeTag<std::int8_t>{});
     case DType::kU8: return f(TypeTag<std::uint8_t>{});
+    case DType::kI64: fail_not_arithmetic(type);
     case DType::kBool: break;
   }
   return f(TypeTag<bool>{});
@@ -117,6 +123,7 @@ decltype(auto) dispatch(DType type, F&& f) {
 template <class F>
 decltype(auto) dispatch_stored(DType type, F&& f) {
   if (type == DType::kBF16) return f(TypeTag<BFloat16>{});
+  if (type == DType::kI64) return f(TypeTag<std::int64_t>{});
   return dispatch(type, std::forward<F>(f));
 }
 

@@ -68,7 +68,7 @@ class ProgramCheck {
     check_sizes();
     check_grouping(program_.input_grouping);
     for (const ProgramTensor& tensor : program_.inputs) check_type(tensor.type);
-    for (const ProgramTensor& tensor : program_.outputs) check_type(tensor.type);
+    for (const ProgramTensor& tensor : program_.outputs) check_narrow_type(tensor.type);
     check_variables();
     for (const ProgramConstant& constant : program_.constants) {
       expect(constant.buffer.arena == Arena::kConstants, "a constant lies where none should");
@@ -101,6 +101,11 @@ class ProgramCheck {
            limits_.memory);
   }
 
+  static void check_narrow_type(const TensorType& type) {
+    check_type(type);
+    expect(type.dtype != DType::kI64, "an output or a variable is {}; only inputs are", to_string(type));
+  }
+
   void check_grouping(const ReplicaGrouping& grouping) const {
     if (!has_size(grouping.kind)) return;
     expect(grouping.size >= 1 && program_.replicas % grouping.size == 0, "{} replicas do not form groups of {}",
@@ -117,7 +122,7 @@ class ProgramCheck {
   }
 
   void check(const ProgramVariable& variable) const {
-    check_type(variable.type);
+    check_narrow_type(variable.type);
     check_grouping(variable.grouping);
     expect(!variable.places.empty(), "variable \"{}\" has no place", variable.name);
     const bool is_spread = variable.sharded || variable.gathered;

@@ -63,6 +63,7 @@ ScalarType host_dtype(DType type) {
     case DType::kI16: return ScalarType::Short;
     case DType::kI8: return ScalarType::Char;
     case DType::kU8: return ScalarType::Byte;
+    case DType::kI64: return ScalarType::Long;
     case DType::kBool: break;
   }
   return ScalarType::Bool;

@@ -1,22 +1,20 @@
 #include "poptorch/capture/narrow.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <limits>
 
 #include "aspen/base/error.h"
 #include "aspen/base/log.h"
+#include "aspen/base/wide_integers.h"
 #include "aspen/compiler/ir/body.h"
 #include "aspen/ops/cast/cast.h"
 #include "aspen/ops/source/source.h"
 #include "poptorch/capture/dispatch_scope.h"
 #include "poptorch/capture/host_data.h"
-#include "poptorch/capture/narrow_loop.h"
 
 namespace poptorch {
 
@@ -25,31 +23,12 @@ using c10::ScalarType;
 
 namespace {
 
-constexpr const char* kRule =
-    "which have 32 bits on the device: -2147483648 <= value <= 2147483647. Use smaller numbers, or floating-point "
-    "tensors";
-
-void check_fits(std::int64_t value, std::string_view what, std::string_view name) {
-  using Limits = std::numeric_limits<std::int32_t>;
-  if (value >= Limits::min() && value <= Limits::max()) return;
-  throw aspen::UserError("[types] {}{} holds {} among its integers, {}.", what,
-                         name.empty() ? "" : fmt::format(" \"{}\"", name), value, kRule);
-}
-
-// Converts and checks in one pass, which memory bounds.
-at::Tensor narrowed(const at::Tensor& tensor, std::string_view what, std::string_view name) {
-  constexpr std::int64_t kGrain = 32768;  // numbers that are worth a thread of their own
+at::Tensor narrowed(const at::Tensor& tensor, std::string_view whose) {
   const at::Tensor dense = tensor.contiguous();
   const std::int64_t* values = dense.data_ptr<std::int64_t>();
   at::Tensor result = at::empty(dense.sizes(), at::kInt);
-  std::int32_t* to = result.data_ptr<std::int32_t>();
-  std::atomic<bool> all_fit{true};
-  at::parallel_for(0, dense.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    if (!narrow_integers(values + begin, end - begin, to + begin)) all_fit.store(false, std::memory_order_relaxed);
-  });
-  if (!all_fit.load(std::memory_order_relaxed)) {
-    for (std::int64_t i = 0; i < dense.numel(); ++i) check_fits(values[i], what, name);
-  }
+  const bool all_fit = aspen::narrow_integers(values, dense.numel(), result.data_ptr<std::int32_t>());
+  if (!all_fit) aspen::fail_too_wide(values, dense.numel(), whose);
   return result;
 }
 
@@ -88,15 +67,15 @@ void check_integer_numbers(const aspen::Graph& graph) {
     const double value = op->attrs<aspen::FullAttrs>().value;
     if (fits(value) || is_only_cast_to_float(graph, op->output())) continue;
     const std::string& source = op->location.source;
-    throw aspen::UserError("[types] the number {:.0f} meets integers, {}.{}", value, kRule,
+    throw aspen::UserError("[types] the number {:.0f} meets integers, {}.{}", value, aspen::kIntegerRule,
                            source.empty() ? "" : "\n  captured at " + source);
   }
 }
 
-at::Tensor to_graph_type(const at::Tensor& tensor, std::string_view what, std::string_view name) {
+at::Tensor to_graph_type(const at::Tensor& tensor, std::string_view whose) {
   HostScope host;
   const at::Tensor plain = tensor.detach();
-  if (plain.scalar_type() == ScalarType::Long) return narrowed(plain, what, name);
+  if (plain.scalar_type() == ScalarType::Long) return narrowed(plain, whose);
   return plain.to(host_dtype(graph_dtype(plain.scalar_type()))).contiguous();
 }
 

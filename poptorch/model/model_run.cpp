@@ -50,13 +50,16 @@ at::Tensor aligned(const at::Tensor& tensor) {
 at::Tensor Model::host_input(std::size_t index, const at::Tensor& tensor, std::int64_t micro_batches) {
   const aspen::ProgramTensor& wanted = program_->inputs[index];
   const c10::ScalarType type = tensor.scalar_type();
-  if (graph_dtype(type) != wanted.type.dtype || shape_of(tensor) != stacked(wanted.type.shape, micro_batches)) {
+  const bool is_wide = wanted.type.dtype == aspen::DType::kI64;  // the program brings it to 32 bits
+  const bool has_type = is_wide ? type == c10::ScalarType::Long : graph_dtype(type) == wanted.type.dtype;
+  if (!has_type || shape_of(tensor) != stacked(wanted.type.shape, micro_batches)) {
     throw aspen::InternalError("input \"{}\" is {} of shape {}, not {} micro-batches of {}", wanted.name,
                                c10::toString(type), aspen::to_string(shape_of(tensor)), micro_batches,
                                aspen::to_string(wanted.type));
   }
   if (!program_->has_transfers) return tensor;
-  const at::Tensor given = aligned(to_graph_type(tensor, "input", wanted.name));
+  if (is_wide) return aligned(tensor.detach().contiguous());
+  const at::Tensor given = aligned(to_graph_type(tensor, fmt::format("input \"{}\"", wanted.name)));
   if (type != c10::ScalarType::Double) return given;
   if (warned_.insert("float64 " + wanted.name).second) {
     aspen::log::warn("input \"{}\" is float64; the device computes with float32", wanted.name);

@@ -156,6 +156,26 @@ TEST(Cast, FloatsThatIntegersCannotHold) {
   }
 }
 
+TEST(Narrow, EveryNumberThatFits) {
+  for (std::int64_t n : {0, 1, 3, 7, 8, 15, 16, 17, 63, 1003}) {
+    compare("narrow", Attrs::of(NarrowAttrs{"x"}), {of(DType::kI64, {n})},
+            {.tolerance = 0, .top = std::numeric_limits<int>::max(), .bottom = std::numeric_limits<int>::min()});
+  }
+}
+
+// In every place of a vector and behind the last one.
+TEST(Narrow, NumbersThatDoNotFitAreFoundAnywhere) {
+  const KernelRequest request = request_of("narrow", Attrs::of(NarrowAttrs{"x"}), {of(DType::kI64, {67})});
+  const std::int64_t limit = std::int64_t{1} << 31;
+  for (std::int64_t value : {limit, -limit - 1, limit << 1, -(limit << 1), std::numeric_limits<std::int64_t>::min()}) {
+    for (std::size_t place = 0; place < 67; ++place) {
+      std::vector<std::int64_t> x(67, -1);
+      x[place] = value;
+      EXPECT_THROW(run_kernel(tuned_backend(), request, {x.data()}), UserError) << value << " at " << place;
+    }
+  }
+}
+
 TEST(Random, SameNumbersAsTheReference) {
   for (std::int64_t n : {1, 3, 63, 64, 65, 1003}) {
     compare("random_uniform", Attrs::of(RandomAttrs{DType::kF32, {n}, 5}), {}, {.tolerance = 0});

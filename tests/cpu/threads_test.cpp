@@ -279,6 +279,7 @@ std::vector<LargeCase> elements() {
       {"mul", Attrs(), {i32({500, 801}), i32({500, 1})}, {.top = 9, .bottom = -9}},
       {"cast", Attrs::of(CastAttrs{DType::kF16}), {x}},
       {"cast", Attrs::of(CastAttrs{DType::kF32}), {flag}},
+      {"narrow", Attrs::of(NarrowAttrs{"x"}), {TensorType{DType::kI64, {500, 801}}}, {.top = 9, .bottom = -9}},
       {"full", Attrs::of(FullAttrs{DType::kBF16, {500, 801}, 0.3}), {}},
       {"random_uniform", Attrs::of(RandomAttrs{DType::kF32, {500, 801}, 5}), {}},
       {"dropout", Attrs::of(DropoutAttrs{0.3, 5}), {x}},
@@ -553,6 +554,22 @@ TEST(Threads, NothingDependsOnWhereOperandsBegin) {
   for (const auto& cases :
        {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), narrow_floats()}) {
     for (const LargeCase& c : cases) check_shifted(request_of(c.op, c.attrs, c.inputs), c.options);
+  }
+}
+
+TEST(Threads, TheFirstIntegerThatDoesNotFitIsNamed) {
+  const KernelRequest request =
+      request_of("narrow", Attrs::of(NarrowAttrs{"x"}), {TensorType{DType::kI64, {500, 801}}});
+  std::vector<std::int64_t> x(500 * 801, -5);
+  for (std::size_t i = 99'000; i < x.size(); i += 10'000) x[i] = (std::int64_t{1} << 40) + static_cast<std::int64_t>(i);
+  for (std::size_t num_threads : {1, 2, 3}) {
+    const auto team = make_thread_team(num_threads);
+    try {
+      run_kernel(cpu(), request, {x.data()}, {.team = team.get()});
+      FAIL() << "no error on " << num_threads << " threads";
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find("input \"x\" holds 1099511726776 "), std::string::npos) << error.what();
+    }
   }
 }
 

@@ -237,6 +237,17 @@ TEST(ProgramCheck, KeepsEveryOpToItsRule) {
             std::string::npos);
 }
 
+TEST(ProgramCheck, LeavesIntegersOf64BitsToInputs) {
+  const auto widen = [](TensorType& type) {
+    type.dtype = DType::kI64;
+    if (!type.shape.empty()) type.shape.back() /= 2;
+  };
+  EXPECT_NE(complaint([&](Program& p) { widen(p.outputs.at(1).type); }).find("only inputs are"), std::string::npos);
+  EXPECT_NE(complaint([&](Program& p) { widen(p.variables.at(0).type); }).find("only inputs are"), std::string::npos);
+  EXPECT_NE(complaint([&](Program& p) { widen(first(p).request.inputs.at(0).type); }).find("which only `narrow` takes"),
+            std::string::npos);
+}
+
 TEST(ProgramCheck, KeepsOperandsApart) {
   // A product, which cannot be written over what it reads.
   ASSERT_EQ(first(*pipeline(*built_backends().front())).request.op, "dot");

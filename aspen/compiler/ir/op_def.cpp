@@ -28,8 +28,16 @@ std::vector<TensorType> OpDef::infer(const std::vector<Value*>& inputs, const At
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Port& port = input_port(i);
     if (inputs[i] == nullptr && !port.optional) throw InternalError("input \"{}\" of {} is missing", port.name, name_);
+    if (inputs[i] != nullptr) check_width(inputs[i]->type());
   }
-  return infer_(InferContext(*this, inputs, attrs));
+  std::vector<TensorType> types = infer_(InferContext(*this, inputs, attrs));
+  for (const TensorType& type : types) check_width(type);
+  return types;
+}
+
+void OpDef::check_width(const TensorType& type) const {
+  if (type.dtype != DType::kI64 || takes_wide_) return;
+  throw UserError("[{}] {} has integers of 64 bits, which only `narrow` takes.", name_, to_string(type));
 }
 
 const OpDef& OpRegistry::find(std::string_view name) const {

@@ -211,6 +211,11 @@ class OpDef {
     stops_gradients_ = true;
     return *this;
   }
+  // Operands may be i64, which no other op takes: integers as the host has them, on their way to 32 bits.
+  OpDef& takes_wide() {
+    takes_wide_ = true;
+    return *this;
+  }
   // Multiplications it takes, where that is far more than it has elements. Without it an op counts its elements only.
   OpDef& products(ProductsFunction count) {
     products_ = std::move(count);
@@ -243,6 +248,7 @@ class OpDef {
   bool is_pointwise() const { return pointwise_ || broadcasts_; }
   bool is_quick() const { return quick_; }
   bool does_stop_gradients() const { return stops_gradients_; }
+  bool does_take_wide() const { return takes_wide_; }
   double num_products(const Op& op) const { return products_ == nullptr ? 0 : products_(op); }
   const std::vector<std::pair<std::size_t, std::size_t>>& inplace_pairs() const { return inplace_; }
   std::vector<std::pair<std::size_t, std::size_t>> inplace_pairs(const Op& op) const {
@@ -257,6 +263,8 @@ class OpDef {
 
  private:
   friend class OpRegistry;
+  void check_width(const TensorType& type) const;
+
   std::string name_, summary_;
   std::vector<Port> inputs_, outputs_;
   InferFunction infer_;
@@ -265,7 +273,8 @@ class OpDef {
   InplaceFunction inplace_rule_;
   ProductsFunction products_;
   bool alias_ = false, impure_ = false, droppable_ = false, random_ = false, broadcasts_ = false, pointwise_ = false,
-       quick_ = false, stored_ = false, marker_ = false, stops_gradients_ = false, owns_graphs_ = false;
+       quick_ = false, stored_ = false, marker_ = false, stops_gradients_ = false, owns_graphs_ = false,
+       takes_wide_ = false;
   std::vector<Example> examples_;
   Attrs default_attrs_;
 };

@@ -37,6 +37,9 @@ class Verifier {
   }
 
   static void check(const Variable& variable) {
+    if (variable.value->dtype() == DType::kI64) {
+      throw InternalError("variable \"{}\" is {}; only inputs are", variable.name, to_string(variable.value->type()));
+    }
     if (!variable.sharded || (variable.value->rank() == 1 && variable.numel > 0)) return;
     throw InternalError("variable \"{}\" of type {} and {} elements in all is no shard", variable.name,
                         to_string(variable.value->type()), variable.numel);
@@ -121,6 +124,9 @@ class Verifier {
     }
     if (value->producer() != nullptr && value->producer()->section != Section::kStep) {
       throw InternalError("output \"{}\" is computed by the weight update; outputs leave after each step", output.name);
+    }
+    if (value->dtype() == DType::kI64) {
+      throw InternalError("output \"{}\" is {}; only inputs are", output.name, to_string(value->type()));
     }
     if (!value->is_output()) throw InternalError("output \"{}\" is not counted as a use of its value", output.name);
   }

@@ -1,4 +1,5 @@
 // cast: another element type, same shape. Gradient, between floating types: cast back.
+// narrow: integers of 64 bits in 32, made by compiler/placement/narrow_inputs.cpp after gradients are taken.
 #include "aspen/ops/cast/cast.h"
 
 #include "aspen/ops/build.h"
@@ -43,6 +44,21 @@ void define_cast(OpRegistry& ops) {
   example(DType::kI32, DType::kI8, 0);
   example(DType::kU8, DType::kF32, 0);
   cast.example({.inputs = {{DType::kBool, {37}}}, .attrs = Attrs::of(CastAttrs{DType::kF32})});
+
+  const Attrs of_input = Attrs::of(NarrowAttrs{"ids"});
+  ops.define<NarrowAttrs>("narrow")
+      .summary("An input's integers of 64 bits in 32 bits; one that does not fit is an error with its value.")
+      .input("x", "i64")
+      .output("y", "shape of x, i32")
+      .pointwise()
+      .takes_wide()
+      .infer([](const InferContext& c) {
+        c.check(c.in(0).dtype == DType::kI64, "x is {}; expected i64.", to_string(c.in(0)));
+        return std::vector<TensorType>{{DType::kI32, c.in(0).shape}};
+      })
+      .example({.inputs = {{DType::kI64, {37}}}, .attrs = of_input, .int_low = -2147483648, .int_high = 2147483648})
+      .example({.inputs = {{DType::kI64, {3, 5}}}, .attrs = of_input, .int_low = -9, .int_high = 9})
+      .example({.inputs = {{DType::kI64, {}}}, .attrs = of_input});
 }
 
 }  // namespace aspen

@@ -5,6 +5,7 @@
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/elementwise.h"
+#include "aspen/base/wide_integers.h"
 
 namespace aspen {
 namespace {
@@ -37,8 +38,23 @@ std::unique_ptr<Kernel> make_cast(const KernelRequest& request, std::string& why
   });
 }
 
+std::unique_ptr<Kernel> make_narrow(const KernelRequest& request, std::string&) {
+  const Chunks chunks = cut_elements(request.outputs[0].numel(), kMoveCost);
+  return make_kernel(
+      [chunks, whose = fmt::format("input \"{}\"", request.attrs.as<NarrowAttrs>().input)](const KernelArgs& args) {
+        for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+          const auto* x = static_cast<const std::int64_t*>(args.inputs[0]) + chunk.begin;
+          auto* y = static_cast<std::int32_t*>(args.outputs[0]) + chunk.begin;
+          if (!ASPEN_BEST(narrow_integers_loop)(x, chunk.size(), y)) fail_too_wide(x, chunk.size(), whose);
+        });
+      });
+}
+
 }  // namespace
 
-void register_cast_cpu(KernelRegistry& kernels) { kernels.add("cast", make_cast); }
+void register_cast_cpu(KernelRegistry& kernels) {
+  kernels.add("cast", make_cast);
+  kernels.add("narrow", make_narrow);
+}
 
 }  // namespace aspen

@@ -2,6 +2,7 @@
 
 #include "aspen/backends/api/convert.h"
 #include "aspen/backends/api/kernel.h"
+#include "aspen/base/wide_integers.h"
 
 namespace aspen {
 namespace {
@@ -20,8 +21,20 @@ void cast(const KernelCall& call) {
   });
 }
 
+void narrow(const KernelCall& call) {
+  const auto* x = call.in<std::int64_t>(0);
+  auto* y = call.out<std::int32_t>(0);
+  for (std::int64_t i = 0; i < call.in_type(0).numel(); ++i) {
+    y[i] = static_cast<std::int32_t>(x[i]);
+    if (y[i] != x[i]) fail_too_wide(x + i, 1, fmt::format("input \"{}\"", call.attrs<NarrowAttrs>().input));
+  }
+}
+
 }  // namespace
 
-void register_cast_ref(KernelRegistry& kernels) { kernels.add("cast", cast); }
+void register_cast_ref(KernelRegistry& kernels) {
+  kernels.add("cast", cast);
+  kernels.add("narrow", narrow);
+}
 
 }  // namespace aspen

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "aspen/backends/reference/reference_backend.h"
 #include "tests/support/interpret.h"
@@ -64,6 +65,47 @@ TEST(Cast, BFloat16BecomesWhatItsFloatWould) {
   EXPECT_TRUE(std::isinf(convert_numbers(DType::kBF16, DType::kF16, {65536})[0]));
   EXPECT_EQ(convert_numbers(DType::kI32, DType::kBF16, {257, -3, 0}), (Numbers{256, -3, 0}));
   EXPECT_EQ(convert_numbers(DType::kBool, DType::kBF16, {1, 0}), (Numbers{1, 0}));
+}
+
+HostTensor integers(const std::vector<std::int64_t>& x) {
+  HostTensor tensor({DType::kI64, {static_cast<std::int64_t>(x.size())}});
+  std::memcpy(tensor.data(), x.data(), x.size() * sizeof(std::int64_t));
+  return tensor;
+}
+
+HostTensor narrowed(const std::vector<std::int64_t>& x) {
+  return run_op(*make_reference_backend(), "narrow", {integers(x)}, Attrs::of(NarrowAttrs{"ids"}))[0];
+}
+
+TEST(Narrow, KeepsAllThatFits) {
+  const HostTensor y = narrowed({0, -1, 2147483647, -2147483648});
+  EXPECT_EQ(y.type().dtype, DType::kI32);
+  EXPECT_EQ(y.numbers(), (Numbers{0, -1, 2147483647, -2147483648.0}));
+}
+
+TEST(Narrow, NamesTheInputAndTheFirstNumberThatDoesNotFit) {
+  try {
+    narrowed({1, 4294967296, -2147483649});
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[types] input \"ids\" holds 4294967296 among its integers, which have 32 bits on the device: "
+                 "-2147483648 <= value <= 2147483647. Use smaller numbers, or floating-point tensors.");
+  }
+  EXPECT_THROW(narrowed({-2147483649}), UserError);
+}
+
+// A graph computes with 32 bits: an input of 64 is for narrow alone.
+TEST(Narrow, IsTheOnlyOpOfItsType) {
+  Graph graph;
+  Builder b(graph);
+  Value *wide = graph.add_input("ids", {DType::kI64, {3}}), *y = b.make("narrow", {wide}, NarrowAttrs{"ids"});
+  EXPECT_EQ(y->type(), (TensorType{DType::kI32, {3}}));
+  EXPECT_THROW(b.make("narrow", {y}, NarrowAttrs{"ids"}), UserError);
+  EXPECT_THROW(b.make("neg", {wide}), UserError);
+  EXPECT_THROW(b.make("eq", {wide, wide}), UserError);
+  EXPECT_THROW(b.make("cast", {wide}, CastAttrs{DType::kF32}), UserError);
+  EXPECT_THROW(b.make("cast", {y}, CastAttrs{DType::kI64}), UserError);
 }
 
 }  // namespace

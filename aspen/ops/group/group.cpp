@@ -60,6 +60,7 @@ void define_group(OpRegistry& ops) {
       .inputs("operands", "of the graph; they broadcast to the shape")
       .outputs("results", "of the graph, all of one shape")
       .owns_graphs()
+      .takes_wide()
       .inplace([](const Op& op) {
         std::vector<std::pair<std::size_t, std::size_t>> pairs;
         const auto carried = static_cast<std::size_t>(op.attrs<GroupAttrs>().carried);

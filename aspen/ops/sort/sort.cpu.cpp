@@ -171,15 +171,15 @@ void sort_lines(const SortPlan& plan, const KernelArgs& args) {
 
 std::unique_ptr<Kernel> make_sort(const KernelRequest& request, std::string& why) {
   DType dtype = request.inputs[0].type.dtype;
-  if (dtype == DType::kF64) {
-    why = "sort: keys are of 32 bits, f64 has more";
+  if (size_of(dtype) > sizeof(std::uint32_t)) {
+    why = fmt::format("sort: keys are of 32 bits, {} has more", name_of(dtype));
     return nullptr;
   }
   SortPlan plan = sort_plan(request);
   auto bytes = static_cast<std::size_t>(plan.chunks.count() * plan.items_per_chunk()) * sizeof(Keyed);
   return dispatch_stored(dtype, [&](auto tag) -> std::unique_ptr<Kernel> {
     using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, double>) {
+    if constexpr (sizeof(T) > sizeof(std::uint32_t)) {
       return nullptr;
     } else {
       return make_kernel([plan](const KernelArgs& args) { sort_lines<T>(plan, args); }, bytes);

@@ -8,8 +8,8 @@ namespace aspen {
 namespace {
 
 template <class A = NoAttrs>
-void define_transfer(OpRegistry& ops, const std::string& name, const std::string& summary) {
-  ops.define<A>(name)
+OpDef& define_transfer(OpRegistry& ops, const std::string& name, const std::string& summary) {
+  return ops.define<A>(name)
       .summary(summary)
       .input("x", "any type")
       .output("y", "x")
@@ -22,7 +22,8 @@ void define_transfer(OpRegistry& ops, const std::string& name, const std::string
 }  // namespace
 
 void define_transfer(OpRegistry& ops) {
-  define_transfer<SendAttrs>(ops, "send", "x, in the memory of a lane, where other tasks and devices may read it.");
+  define_transfer<SendAttrs>(ops, "send", "x, in the memory of a lane, where other tasks and devices may read it.")
+      .takes_wide();  // an input on its way to the device that narrows it
   define_transfer<StoreAttrs>(ops, "store", "x, kept off the device on behalf of a lane until it is loaded.");
   define_transfer(ops, "load", "x, fetched to the device: a stored value, or a variable kept off the device.");
 }
