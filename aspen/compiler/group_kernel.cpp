@@ -14,9 +14,9 @@
 namespace aspen {
 namespace {
 
-// Elements of a tile: few enough that its operands and what passes between ops stay in the first-level cache, enough
-// that calls of kernels do not show.
-constexpr std::int64_t kTile = 1024;
+// Bytes of an operand in a tile: few enough that its operands and what passes between ops stay in the first-level
+// cache, enough that calls of kernels do not show.
+constexpr std::size_t kTileBytes = 4096;
 
 // Tiles that one thread takes at a time, and in how many parts the work is cut at most.
 constexpr std::int64_t kTilesPerPart = 8, kMostParts = 64;
@@ -41,11 +41,18 @@ std::vector<Shape> shapes_of(const KernelRequest& request) {
   return shapes;
 }
 
+// Elements of a tile: as many of the widest operand. Narrow ones have no more, or the others would be too large.
+std::int64_t tile_of(const KernelRequest& request) {
+  std::size_t widest = sizeof(float);
+  for (const KernelInput& input : request.inputs) widest = std::max(widest, size_of(input.type.dtype));
+  return static_cast<std::int64_t>(kTileBytes / widest);
+}
+
 class GroupKernel final : public Kernel {
  public:
   GroupKernel(const KernelRequest& request, const Backend& backend)
       : carried_(static_cast<std::size_t>(request.attrs.as<GroupAttrs>().carried)),
-        tiles_(request.outputs[0].shape, shapes_of(request), kTile) {
+        tiles_(request.outputs[0].shape, shapes_of(request), tile_of(request)) {
     const Graph& body = graph_of(request.attrs.as<GroupAttrs>().body);
     for (const KernelInput& input : request.inputs) input_sizes_.push_back(size_of(input.type.dtype));
     for (const TensorType& output : request.outputs) output_sizes_.push_back(size_of(output.dtype));
