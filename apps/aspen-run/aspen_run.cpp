@@ -114,7 +114,7 @@ struct Inputs {
 // How many micro-batches an input holds, in a type that the program takes.
 std::int64_t fit(Array& array, const ProgramTensor& input, const std::filesystem::path& file) {
   const TensorType found = array.type;
-  if (auto fitting = converted(array, input.type.dtype)) {
+  if (auto fitting = converted(array, input.type.dtype, file)) {
     array = std::move(*fitting);
     Shape batch = array.type.shape;
     const Shape& wanted = input.type.shape;

@@ -29,8 +29,9 @@ struct TypeName {
   std::string_view descr;
   DType dtype;
 };
-constexpr std::array<TypeName, 7> kTypes = {{{"<f4", DType::kF32},
+constexpr std::array<TypeName, 8> kTypes = {{{"<f4", DType::kF32},
                                              {"<f2", DType::kF16},
+                                             {"<i8", DType::kI64},
                                              {"<i4", DType::kI32},
                                              {"<i2", DType::kI16},
                                              {"|i1", DType::kI8},
@@ -102,17 +103,13 @@ Header parse_header(const std::filesystem::path& file, std::string_view text) {
   return header;
 }
 
-template <class From, class To>
-std::vector<std::byte> narrowed(const std::filesystem::path& file, std::span<const std::byte> bytes) {
-  std::vector<std::byte> result(bytes.size() / sizeof(From) * sizeof(To));
-  for (std::size_t i = 0; i < bytes.size() / sizeof(From); ++i) {
-    From number;
-    std::memcpy(&number, bytes.data() + i * sizeof(From), sizeof(From));
-    const To narrow = static_cast<To>(number);
-    if (std::is_integral_v<From> && static_cast<From>(narrow) != number) {
-      refuse(file, "holds {}, which does not fit into the int32 of the program.", number);
-    }
-    std::memcpy(result.data() + i * sizeof(To), &narrow, sizeof(To));
+std::vector<std::byte> as_float32(std::span<const std::byte> float64) {
+  std::vector<std::byte> result(float64.size() / sizeof(double) * sizeof(float));
+  for (std::size_t i = 0; i < float64.size() / sizeof(double); ++i) {
+    double number;
+    std::memcpy(&number, float64.data() + i * sizeof(double), sizeof(double));
+    const auto narrow = static_cast<float>(number);
+    std::memcpy(result.data() + i * sizeof(float), &narrow, sizeof(float));
   }
   return result;
 }
@@ -127,6 +124,17 @@ Array cast_to(const Array& array) {
   return result;
 }
 
+Array as_int32(const Array& array, const std::filesystem::path& file) {
+  Array result = cast_to<std::int32_t, std::int64_t>(array);
+  const auto* wide = reinterpret_cast<const std::int64_t*>(array.bytes.data());
+  const auto* narrow = reinterpret_cast<const std::int32_t*>(result.bytes.data());
+  const auto [lost, kept] = std::mismatch(wide, wide + array.type.numel(), narrow);
+  if (lost != wide + array.type.numel()) {
+    refuse(file, "holds {}, which does not fit into the int32 of the program.", *lost);
+  }
+  return result;
+}
+
 }  // namespace
 
 Array read_npy(const std::filesystem::path& file) {
@@ -137,11 +145,8 @@ Array read_npy(const std::filesystem::path& file) {
   }
   const auto data = std::span(bytes).subspan(header.size);
   Array array{.type = {DType::kF32, header.shape}};
-  if (header.descr == "<i8") {
-    array.type.dtype = DType::kI32;
-    array.bytes = narrowed<std::int64_t, std::int32_t>(file, data);
-  } else if (header.descr == "<f8") {
-    array.bytes = narrowed<double, float>(file, data);
+  if (header.descr == "<f8") {
+    array.bytes = as_float32(data);
   } else {
     const auto* type =
         std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeName& known) { return known.descr == header.descr; });
@@ -161,8 +166,10 @@ Array read_npy(const std::filesystem::path& file) {
   return array;
 }
 
-std::optional<Array> converted(const Array& array, DType type) {
+std::optional<Array> converted(const Array& array, DType type, const std::filesystem::path& file) {
   if (array.type.dtype == type) return array;
+  if (array.type.dtype == DType::kI64 && type == DType::kI32) return as_int32(array, file);
+  if (array.type.dtype == DType::kI32 && type == DType::kI64) return cast_to<std::int64_t, std::int32_t>(array);
   if (array.type.dtype != DType::kF32) return std::nullopt;
   if (type == DType::kF16) return cast_to<Half, float>(array);
   if (type == DType::kBF16) return cast_to<BFloat16, float>(array);

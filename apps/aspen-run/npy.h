@@ -16,12 +16,13 @@ struct Array {
 };
 
 // Errors name the file and what is wrong with it.
-// int64 and float64 become int32 and float32, as everywhere in Aspen; an integer that does not fit is an error.
+// float64 becomes float32, as everywhere in Aspen.
 Array read_npy(const std::filesystem::path& file);
 // numpy has no bfloat16: such numbers are written as float32, which holds them exactly.
 void write_npy(const std::filesystem::path& file, const Array& array);
 
-// float32 as float16 or bfloat16, rounded to the nearest; any other change of type is nothing.
-std::optional<Array> converted(const Array& array, DType type);
+// float32 as float16 or bfloat16, rounded to the nearest; int64 as int32, where a number that does not fit is an error,
+// and int32 as int64. Any other change of type is nothing.
+std::optional<Array> converted(const Array& array, DType type, const std::filesystem::path& file);
 
 }  // namespace aspen

@@ -92,6 +92,7 @@ void Recorder::add_variable(const std::string& name, const at::Tensor& tensor, a
 
 at::Tensor Recorder::add_input(const std::string& name, const at::Tensor& example) {
   auto traced = Traced::fresh(capture_, b.graph().add_input(name, graph_type(example)), example.scalar_type());
+  if (example.scalar_type() == c10::ScalarType::Long) b.graph().mark_wide_input(inputs_.size());
   inputs_.push_back({traced->storage()});
   return make_traced(std::move(traced));
 }

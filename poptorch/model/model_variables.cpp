@@ -68,7 +68,7 @@ void Model::fill_inputs(SyntheticData kind, std::uint64_t seed) {
   at::Generator generator = at::detail::createCPUGenerator(seed);
   for (const aspen::ProgramTensor& input : program_->inputs) {
     const auto* variable = find_variable(aspen::held_input_name(input.name));
-    if (variable != nullptr) write_variable(*variable, to_graph_bytes(synthetic(input.type, kind, generator)));
+    if (variable != nullptr) write_variable(*variable, to_graph_bytes(synthetic(variable->type, kind, generator)));
   }
 }
 

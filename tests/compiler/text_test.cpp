@@ -46,7 +46,7 @@ TEST(Text, PrintsAReadableGraph) {
 
 TEST(Text, PrintsWhereThingsAreKeptAndRun) {
   std::string text =
-      "graph @main(%x: f32[2] overlapped, %z: f32[]) {\n"
+      "graph @main(%x: f32[2] overlapped, %z: f32[], %ids: i32[3] wide, %more: i32[] overlapped wide) {\n"
       "  variable %w: f32[2] parameter trainable gathered group consecutive 2\n"
       "  variable %v: f32[2] parameter group orthogonal 4 returns_all\n"
       "  variable %u: f32[2] buffer off_device group none\n"
@@ -69,6 +69,8 @@ TEST(Text, PrintsWhereThingsAreKeptAndRun) {
   EXPECT_EQ(to_text(*graph), text);
   EXPECT_TRUE(graph->is_overlapped_input(0));
   EXPECT_FALSE(graph->is_overlapped_input(1));
+  EXPECT_FALSE(graph->is_wide_input(0));
+  EXPECT_TRUE(graph->is_wide_input(2));
   EXPECT_TRUE(graph->outputs()[0].overlapped);
   EXPECT_FALSE(graph->outputs()[1].overlapped);
   EXPECT_EQ(graph->find_variable("v")->grouping,

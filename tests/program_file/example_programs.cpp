@@ -89,6 +89,22 @@ std::string controlled_network() {
   })";
 }
 
+// Integers that the host has in 64 bits, read in both stages and in the backward pass.
+std::string classifier() {
+  return R"(graph @main(%ids: i32[4] wide, %t: i32[4] wide) {
+    variable %a: f32[2, 6] parameter trainable
+    variable %b: f32[6, 2] parameter trainable
+    %0: f32[4, 6] = take(%a, %ids) {axis=0}
+    %1: f32[4, 6] = tanh(%0)
+    %2: f32[4, 2] = dot(%1, %b) device 1 stage 1
+    %3: f32[4, 2] = log_softmax(%2) {axis=1} device 1 stage 1
+    %4: f32[], %5: f32[] = nll(%3, %t, _) device 1 stage 1
+    %6: f32[] = loss(%4) device 1 stage 1
+    %7: i32[4] = add(%ids, %t) device 1 stage 1
+    return loss: %6, hidden: %1, sum: %7
+  })";
+}
+
 CompileOptions training() {
   CompileOptions options{.training = true};
   options.optimizer.kind = "adam";
@@ -150,6 +166,7 @@ std::vector<ExampleProgram> training_programs(const Backend& backend) {
   options.holds_inputs = true;
   add("held inputs", alone, options);
   add("loop, branch and call", controlled_network(), training());
+  add("wide integers", classifier(), training());
   return programs;
 }
 

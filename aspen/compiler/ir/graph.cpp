@@ -70,8 +70,14 @@ std::unique_ptr<Value> Graph::new_value(TensorType type) {
 Value* Graph::add_input(std::string name, TensorType type) {
   inputs_.push_back(new_value(std::move(type)));
   overlapped_inputs_.push_back(false);
+  wide_inputs_.push_back(false);
   inputs_.back()->set_name(std::move(name));
   return inputs_.back().get();
+}
+
+void Graph::widen_input(std::size_t i) {
+  inputs_[i]->type_.dtype = DType::kI64;
+  wide_inputs_[i] = false;
 }
 
 Variable* Graph::add_variable(std::string name, VariableKind kind, TensorType type, bool trainable) {

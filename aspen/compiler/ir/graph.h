@@ -221,6 +221,10 @@ class Graph final : public OwnedGraph {
   // Inputs that are copied to the devices while these compute, likewise.
   void overlap_input(std::size_t i) { overlapped_inputs_[i] = true; }
   bool is_overlapped_input(std::size_t i) const { return overlapped_inputs_[i]; }
+  // Inputs of type i32 that the host has in 64 bits; see placement/narrow_inputs.h, which widens them.
+  void mark_wide_input(std::size_t i) { wide_inputs_[i] = true; }
+  bool is_wide_input(std::size_t i) const { return wide_inputs_[i]; }
+  void widen_input(std::size_t i);  // it is i64 from now on, whoever reads it, and no longer marked
   bool is_output(const Value* value) const { return value->is_output(); }
 
   // Of a graph that an op owns; see body.h.
@@ -238,7 +242,7 @@ class Graph final : public OwnedGraph {
   std::string name_;
   std::int64_t next_id_ = 0;
   std::vector<std::unique_ptr<Value>> inputs_;
-  std::vector<bool> overlapped_inputs_;  // by input
+  std::vector<bool> overlapped_inputs_, wide_inputs_;  // by input
   std::vector<std::unique_ptr<Variable>> variables_;
   std::map<std::string, Variable*, std::less<>> variables_by_name_;
   std::vector<Output> outputs_;

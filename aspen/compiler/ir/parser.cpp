@@ -45,6 +45,7 @@ class Parser {
       Definition input = definition();
       define(input, graph_->add_input(input.name, input.type));
       if (lexer_.accept_word("overlapped")) graph_->overlap_input(graph_->inputs().size() - 1);
+      if (lexer_.accept_word("wide")) graph_->mark_wide_input(graph_->inputs().size() - 1);
       if (!lexer_.accept(",") && !lexer_.peek(")")) lexer_.fail_expected("\",\" or \")\"");
     }
   }

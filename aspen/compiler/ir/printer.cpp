@@ -36,6 +36,7 @@ class Printer {
     for (std::size_t i = 0; i < graph_.inputs().size(); ++i) {
       inputs += separated(inputs, definition(graph_.inputs()[i].get()));
       if (graph_.is_overlapped_input(i)) inputs += " overlapped";
+      if (graph_.is_wide_input(i)) inputs += " wide";
     }
     text_ = fmt::format("graph @{}({}) {{\n", quoted_unless_plain(graph_.name()), inputs);
     for (const auto& variable : graph_.variables()) print(*variable);

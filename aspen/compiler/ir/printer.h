@@ -15,7 +15,7 @@
 //   after the kind of a variable    trainable, initial X, off_device, reduced, sharded, gathered, numel N, and how
 //                                   replicas share it: group consecutive N, group orthogonal N, group none, group all,
 //                                   then returns_all
-//   after an input or output        overlapped
+//   after an input or output        overlapped; after an input then wide (the host has its integers in 64 bits)
 // Between autodiff and the update, a line after the ops names the gradient of each variable that has one:
 //
 //   gradient %fc.weight: %7

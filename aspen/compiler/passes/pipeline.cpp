@@ -21,6 +21,7 @@
 #include "aspen/compiler/passes/select_loss.h"
 #include "aspen/compiler/passes/simplify_bodies.h"
 #include "aspen/compiler/placement/insert_transfers.h"
+#include "aspen/compiler/placement/narrow_inputs.h"
 #include "aspen/compiler/placement/overlap_io.h"
 #include "aspen/compiler/placement/overlap_loads.h"
 #include "aspen/compiler/placement/partition.h"
@@ -58,6 +59,11 @@ const Pass kInsertTransfers{"insert_transfers",
                             insert_transfers,
                             {kPartitioned},
                             {kPartitioned, kTransfersComplete}};
+const Pass kNarrowInputs{"narrow_inputs",
+                         "read integers of 64 bits where the host has them",
+                         narrow_inputs,
+                         {kTransfersComplete},
+                         {kPartitioned, kTransfersComplete}};
 const Pass kOverlapIo{"overlap_io",
                       "move marked inputs and outputs while the devices compute",
                       overlap_io,
@@ -116,6 +122,7 @@ std::vector<Pass> inference_pipeline() {
       kPlaceVariables,
       kPartition,
       kInsertTransfers,
+      kNarrowInputs,
       kOverlapIo,
       kOverlapLoads,
       // What runs as one op, and what it then need not be handed.
@@ -130,11 +137,11 @@ std::vector<Pass> inference_pipeline() {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,    kDifferentiate,    kAnchorGradients, kAccumulateGradients, kInsertOptimizer,
-      kAnchorTensors, kHoldInputs,       kRemoveMarkers,   kCanonicalise,        kFoldConstants,
-      kJoinPads,      kMergeCommon,      kSimplifyBodies,  kRemoveDead,          kRecompute,
-      kShardWeights,  kPlaceVariables,   kPartition,       kInsertTransfers,     kOverlapIo,
-      kOverlapLoads,  kFuseConvolutions, kRepeatQuick,     kGroupElementwise,    kSchedule};
+      kSelectLoss,       kDifferentiate, kAnchorGradients, kAccumulateGradients, kInsertOptimizer,  kAnchorTensors,
+      kHoldInputs,       kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,         kMergeCommon,
+      kSimplifyBodies,   kRemoveDead,    kRecompute,       kShardWeights,        kPlaceVariables,   kPartition,
+      kInsertTransfers,  kNarrowInputs,  kOverlapIo,       kOverlapLoads,        kFuseConvolutions, kRepeatQuick,
+      kGroupElementwise, kSchedule};
   return passes;
 }
 
