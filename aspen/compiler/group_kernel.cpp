@@ -105,17 +105,16 @@ class GroupKernel final : public Kernel {
     StepContext step = *args.step;
     step.team = nullptr;  // a tile is for one thread
     const bool in_place = is_in_place(args);
-    const auto program_of = [&](const std::optional<TileProgram>& tile) -> const BodyProgram* {
-      return !tile ? nullptr : in_place ? &*tile->in_place : &tile->apart;
+    const auto program_of = [&](const TileProgram& tile) -> const BodyProgram& {
+      return in_place ? tile.in_place.value() : tile.apart;
     };
-    const BodyProgram *whole = program_of(whole_), *tail = program_of(tail_);
     std::byte* tail_workspace = workspace + whole_bytes();
-    if (whole != nullptr) whole->begin(workspace);
-    if (tail != nullptr) tail->begin(tail_workspace);
+    if (whole_) program_of(*whole_).begin(workspace);
+    if (tail_) program_of(*tail_).begin(tail_workspace);
     Tiles::Place at = tiles_.place(begin);
     for (std::int64_t tile = begin; tile < end; ++tile, at = tiles_.after(at)) {
       const bool is_tail = tiles_.is_tail(at);
-      const BodyProgram& program = is_tail ? *tail : *whole;
+      const BodyProgram& program = program_of((is_tail ? tail_ : whole_).value());
       std::byte* room = is_tail ? tail_workspace : workspace;
       bind(program, args, at, in_place ? carried_ : 0, room);
       program.run(room, step);

@@ -14,6 +14,7 @@ struct GemmShape {
   std::int64_t a_row = 0, a_column = 0;
   std::int64_t b_row = 0;
   std::int64_t c_row = 0;
+  std::int64_t b_panel = 0;  // floats between panels of gemm_panel_width() columns of B; 0: they lie side by side
 };
 
 // The sums of row i begin with start[i], or with 0; rows are the channels of what is done to them in the end.
@@ -22,8 +23,14 @@ struct GemmEnds {
   const Epilogue* epilogue = nullptr;
 };
 
-// B is stored k x n: lanes run along n.
+// B is stored k x n, or in panels that are: lanes run along n.
 void gemm_rows(const GemmShape& shape, const float* a, const float* b, float* c, const GemmEnds& ends = {});
+
+std::int64_t gemm_panel_width();
+
+// Turns B, stored n x k, into panels of k rows, one behind the other, for gemm_rows with b_row = gemm_panel_width() and
+// b_panel = k * gemm_panel_width().
+void turn_into_panels(const GemmShape& shape, const float* b, float* panels);
 
 // So many products of equal shape, added up: the operands of the next lie so many floats further.
 struct GemmBatch {

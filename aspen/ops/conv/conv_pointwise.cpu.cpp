@@ -7,6 +7,7 @@
 
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
+#include "aspen/backends/cpu/product_blocks.h"
 
 namespace aspen {
 namespace {
@@ -37,57 +38,6 @@ PointwiseShape shape_of(const ConvAttrs& attrs, const ConvTypes& types) {
   s.pixels = product(types.y.shape.begin() + 2, types.y.shape.end());
   return s;
 }
-
-struct Range {
-  std::int64_t begin, end;
-  std::int64_t size() const { return end - begin; }
-};
-
-// The least that a block of a result may be, which its size is a multiple of.
-struct BlockGrain {
-  std::int64_t rows, columns;
-};
-constexpr BlockGrain kRowsGrain{48, 64};     // of gemm_rows
-constexpr BlockGrain kColumnsGrain{16, 24};  // of gemm_columns
-
-// Products dealt out in equal blocks of rows and columns of each result, where there are fewer products than parts.
-class Blocks {
- public:
-  Blocks() = default;
-  Blocks(std::int64_t products, std::int64_t rows, std::int64_t columns, double cost, BlockGrain grain)
-      : rows_(rows), columns_(columns) {
-    std::int64_t parts = worthwhile_parts(cost), each = (parts + products - 1) / products;
-    std::int64_t column_parts = std::clamp(columns / grain.columns, std::int64_t{1}, each);
-    std::int64_t row_parts = std::clamp(rows / grain.rows, std::int64_t{1}, (each + column_parts - 1) / column_parts);
-    block_columns_ = rounded((columns + column_parts - 1) / column_parts, grain.columns);
-    block_rows_ = rounded((rows + row_parts - 1) / row_parts, grain.rows);
-    column_blocks_ = (columns + block_columns_ - 1) / block_columns_;
-    row_blocks_ = (rows + block_rows_ - 1) / block_rows_;
-    chunks_ = cut(products * column_blocks_ * row_blocks_, cost);
-  }
-
-  // Calls work(product, rows, columns) for every block.
-  template <class F>
-  void for_each(const KernelArgs& args, F&& work) const {
-    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      for (std::int64_t i = chunk.begin; i < chunk.end; ++i) {
-        std::int64_t product = i / (row_blocks_ * column_blocks_), block = i % (row_blocks_ * column_blocks_);
-        std::int64_t row = block % row_blocks_ * block_rows_, column = block / row_blocks_ * block_columns_;
-        work(product, Range{row, std::min(rows_, row + block_rows_)},
-             Range{column, std::min(columns_, column + block_columns_)});
-      }
-    });
-  }
-
- private:
-  static std::int64_t rounded(std::int64_t n, std::int64_t multiple) {
-    return (n + multiple - 1) / multiple * multiple;
-  }
-
-  std::int64_t rows_ = 0, columns_ = 0;
-  std::int64_t block_rows_ = 1, block_columns_ = 1, row_blocks_ = 0, column_blocks_ = 0;
-  Chunks chunks_;
-};
 
 // Pixels of x that a stride leaves, for all planes of all images.
 class StridedPixels {
@@ -149,9 +99,13 @@ class PointwiseConv final : public Kernel {
         strided_(!all_are(attrs.stride, 1)) {
     std::int64_t products = s_.images * s_.groups;
     switch (pass) {
-      case ConvPass::kForward: blocks_ = Blocks(products, s_.outputs, s_.pixels, s_.cost(), kRowsGrain); break;
-      case ConvPass::kInputGrad: blocks_ = Blocks(products, s_.channels, s_.pixels, s_.cost(), kRowsGrain); break;
-      case ConvPass::kWeightGrad: blocks_ = Blocks(s_.groups, s_.outputs, s_.channels, s_.cost(), kColumnsGrain); break;
+      case ConvPass::kForward: blocks_ = ProductBlocks(products, s_.outputs, s_.pixels, s_.cost(), kRowsGrain); break;
+      case ConvPass::kInputGrad:
+        blocks_ = ProductBlocks(products, s_.channels, s_.pixels, s_.cost(), kRowsGrain);
+        break;
+      case ConvPass::kWeightGrad:
+        blocks_ = ProductBlocks(s_.groups, s_.outputs, s_.channels, s_.cost(), kColumnsGrain);
+        break;
     }
   }
 
@@ -216,7 +170,7 @@ class PointwiseConv final : public Kernel {
   ConvFinish finish_;
   StridedPixels pixels_;
   bool strided_;
-  Blocks blocks_;
+  ProductBlocks blocks_;
 };
 
 }  // namespace

@@ -1,0 +1,62 @@
+#include "aspen/ops/dot/dot_turned.cpu.h"
+
+#include <algorithm>
+
+#include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/gemm.h"
+#include "aspen/backends/cpu/product_blocks.h"
+
+namespace aspen {
+namespace {
+
+class TurnedDot final : public Kernel {
+ public:
+  explicit TurnedDot(const DotShape& s)
+      : s_(s), width_(gemm_panel_width()), panels_((s.n + width_ - 1) / width_),
+        turning_(cut(s.batch * panels_, kMoveCost * static_cast<double>(s.batch * s.n * s.k))),
+        blocks_(s.batch, s.m, s.n, kMultiplyAddCost * static_cast<double>(s.products()), kRowsGrain, kMostChunks),
+        gemm_{s.m, s.n, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, width_, s.n, s.k * width_} {}
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(s_.batch * product_floats()) * sizeof(float);
+  }
+
+  void run(const KernelArgs& args) const override {
+    const auto* a = static_cast<const float*>(args.inputs[0]);
+    auto *c = static_cast<float*>(args.outputs[0]), *panels = static_cast<float*>(args.workspace);
+    turn(args, static_cast<const float*>(args.inputs[1]), panels);
+    blocks_.for_each(args, [&](std::int64_t product, const Range& rows, const Range& columns) {
+      GemmShape gemm = gemm_;
+      gemm.m = rows.size();
+      gemm.n = columns.size();
+      gemm_rows(gemm, a + product * s_.m * s_.k + rows.begin * gemm.a_row,
+                panels + product * product_floats() + columns.begin * s_.k,
+                c + (product * s_.m + rows.begin) * s_.n + columns.begin);
+    });
+  }
+
+ private:
+  std::int64_t product_floats() const { return panels_ * width_ * s_.k; }
+
+  void turn(const KernelArgs& args, const float* b, float* panels) const {
+    for_each_chunk(args, turning_, [&](const Chunk& chunk) {
+      for (std::int64_t i = chunk.begin; i < chunk.end; ++i) {
+        const std::int64_t column = i % panels_ * width_;
+        const GemmShape panel{.n = std::min(width_, s_.n - column), .k = s_.k, .b_row = s_.k};
+        turn_into_panels(panel, b + (i / panels_ * s_.n + column) * s_.k, panels + i * s_.k * width_);
+      }
+    });
+  }
+
+  DotShape s_;
+  std::int64_t width_, panels_;
+  Chunks turning_;
+  ProductBlocks blocks_;
+  GemmShape gemm_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_turned_dot(const DotShape& shape) { return std::make_unique<TurnedDot>(shape); }
+
+}  // namespace aspen

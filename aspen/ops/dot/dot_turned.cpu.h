@@ -1,0 +1,13 @@
+// Products with b stored n x k: it is turned once, into panels that all blocks of the result read. Called by the
+// kernels of dot.
+#pragma once
+
+#include <memory>
+
+#include "aspen/ops/dot/dot_shape.cpu.h"
+
+namespace aspen {
+
+std::unique_ptr<Kernel> make_turned_dot(const DotShape& shape);
+
+}  // namespace aspen
