@@ -354,7 +354,7 @@ Executor::Executor(std::shared_ptr<const Program> program, ExecutorOptions optio
 
 // A fork has none of the threads and must not wait for them: what was theirs stays until the process ends.
 Executor::~Executor() {
-  if (state_->is_forked()) state_.release();
+  if (state_->is_forked()) static_cast<void>(state_.release());
 }
 
 const Program& Executor::program() const { return *state_->program; }

@@ -82,7 +82,8 @@ TEST(MaxPool, EqualElementsGiveTheFirst) {
 TEST(MaxPool, NanWins) {
   std::vector<float> x(64, 1.0f);
   x[9] = x[27] = std::numeric_limits<float>::quiet_NaN();
-  for (PoolAttrs attrs : {PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}, PoolAttrs{{3, 3}, {1, 1}, {1, 1}, {1, 1}}}) {
+  for (const PoolAttrs& attrs :
+       {PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}, PoolAttrs{{3, 3}, {1, 1}, {1, 1}, {1, 1}}}) {
     KernelRequest request = request_of("max_pool", Attrs::of(attrs), {f32({1, 1, 8, 8})});
     auto expected = run_kernel(*make_reference_backend(), request, {x.data()});
     auto actual = run_kernel(tuned_backend(), request, {x.data()});

@@ -148,7 +148,8 @@ class LanesParts {
     std::int64_t parts = worthwhile_parts(nanoseconds, kMostChunks), unit = conv_unit(), lanes = conv_lanes();
     std::int64_t units = std::max<std::int64_t>(1, (images + unit - 1) / unit / parts);
     images_ = Chunks(images, units == 1 ? std::min(images, unit) : std::max(lanes, units * unit / lanes * lanes));
-    std::int64_t row_parts = std::clamp<std::int64_t>((parts + images_.count() - 1) / images_.count(), 1,
+    std::int64_t image_parts = std::max<std::int64_t>(1, images_.count());
+    std::int64_t row_parts = std::clamp<std::int64_t>((parts + image_parts - 1) / image_parts, 1,
                                                       std::max<std::int64_t>(1, rows / kLeastRows));
     rows_ = Chunks(rows, (rows + row_parts - 1) / row_parts);
   }
@@ -170,8 +171,9 @@ class LanesParts {
       return {images_[cut], i == cut ? ConvRows{0, half} : ConvRows{half, rows}};
     }
     if (cut >= 0 && i > cut) --i;
-    Chunk rows = rows_[i % rows_.count()];
-    return {images_[i / rows_.count()], {rows.begin, rows.end}};
+    const std::int64_t row_parts = std::max<std::int64_t>(1, rows_.count());
+    Chunk rows = rows_[i % row_parts];
+    return {images_[i / row_parts], {rows.begin, rows.end}};
   }
 
  private:

@@ -64,7 +64,8 @@ std::unique_ptr<Kernel> make_by_columns(const VectorDot& d, double cost) {
 
 std::unique_ptr<Kernel> make_vector_dot(const VectorDot& dot) {
   double cost = kReadCost * static_cast<double>(dot.batch * dot.outputs * dot.k);
-  return dot.is_by_rows ? make_by_rows(dot, cost) : make_by_columns(dot, cost);
+  if (dot.is_by_rows) return make_by_rows(dot, cost);
+  return make_by_columns(dot, cost);
 }
 
 }  // namespace aspen
