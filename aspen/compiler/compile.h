@@ -118,6 +118,7 @@ struct CompileOptions {
   bool holds_inputs = false;  // nothing is transferred: inputs are variables, see passes/hold_inputs.h; outputs stay
   // Whether long sums of half products are kept in half: of matrix products, of convolutions.
   bool half_dot_partials = false, half_conv_partials = false;
+  bool bfloat16_products = false;    // those of float32 that are worth it: see passes/round_products.h
   bool stochastic_rounding = false;  // half results are rounded up or down at random
   std::optional<AutomaticLossScaling> automatic_loss_scaling;
   OptimizerSpec optimizer;

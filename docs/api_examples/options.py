@@ -170,6 +170,14 @@ def _(model, x, labels):
     trainer(x, labels)  # four micro-batches, one update
 
 
+@example("Options.Precision.enableBFloat16Products")
+def _(model, x, labels):
+    options = poptorch.Options()
+    options.Precision.enableBFloat16Products(True)
+    trainer = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=0.01))
+    print(trainer(x, labels)[1])
+
+
 @example("Options.Training.setAutomaticLossScaling", "Options.Precision.enableStochasticRounding",
          "Options.Precision.setPartialsType")
 def _(model, x, labels):

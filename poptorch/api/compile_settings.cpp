@@ -277,6 +277,7 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   told.checks_floats = options.popart_flag("enableFloatingPointChecks");
   told.half_dot_partials = is_half(options.find(kPopart, "partialsTypeMatMuls"), "partialsTypeMatMuls");
   told.half_conv_partials = has_half_conv_partials(options);
+  told.bfloat16_products = options.get(kPrecision, "bfloat16_products").truth();
   told.stochastic_rounding = options.popart_flag("enableStochasticRounding");
   if (training) told.automatic_loss_scaling = automatic_loss_scaling(options);
   told.execution = execution(strategy);

@@ -36,6 +36,7 @@ std::map<std::string, OptionStore::Group> defaults() {
            {{"gradient_accumulation", 1},
             {"accumulation_and_replication_reduction_type", EnumMember{"ReductionType", 1}},                // Mean
             {"meanAccumulationAndReplicationReductionStrategy", EnumMember{"MeanReductionStrategy", 1}}}},  // Post
+          {kPrecision, {{"bfloat16_products", false}}},
           {kDistributed,
            {{"num_distributed_processes", 1}, {"distributed_process_id", 0}, {"ipuof_configs", OptionDict()}}},
           {kPopart, {{"instrumentWithHardwareCycleCounter", false}, {"rearrangeAnchorsOnHost", false}}},

@@ -58,6 +58,11 @@ void add_precision(std::vector<Setter>& table) {
                    into(kPopart, "enableStochasticRounding"),
                    "Results in half precision are rounded at random."});
   table.push_back({kPrecision,
+                   "enableBFloat16Products",
+                   {boolean("enabled")},
+                   into(kPrecision, "bfloat16_products"),
+                   "Matrix products of float32 multiply in bfloat16 and add in float32."});
+  table.push_back({kPrecision,
                    "setPartialsType",
                    {member("dtype", "dtype")},
                    set_partials,

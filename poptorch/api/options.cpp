@@ -97,6 +97,11 @@ PrecisionOptions& PrecisionOptions::enableStochasticRounding(bool enabled) {
   return *this;
 }
 
+PrecisionOptions& PrecisionOptions::enableBFloat16Products(bool enabled) {
+  store_.apply(kPrecision, "enableBFloat16Products", {enabled});
+  return *this;
+}
+
 PrecisionOptions& PrecisionOptions::setPartialsType(c10::ScalarType type) {
   const bool is_known = type == c10::ScalarType::Half || type == c10::ScalarType::Float;
   // What is no type of partials is handed over as it is called, for the message.
@@ -107,6 +112,8 @@ PrecisionOptions& PrecisionOptions::setPartialsType(c10::ScalarType type) {
 bool PrecisionOptions::floatingPointExceptions() const { return store_.popart_flag("enableFloatingPointChecks"); }
 
 bool PrecisionOptions::stochasticRounding() const { return store_.popart_flag("enableStochasticRounding"); }
+
+bool PrecisionOptions::bfloat16Products() const { return store_.get(kPrecision, "bfloat16_products").truth(); }
 
 c10::ScalarType PrecisionOptions::partialsType() const {
   return optional_text(store_, kPopart, "partialsTypeMatMuls") == "half" ? c10::ScalarType::Half

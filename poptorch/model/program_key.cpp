@@ -132,9 +132,9 @@ class SettingList {
 std::vector<ProgramKey::Setting> settings_of(const aspen::CompileOptions& options) {
   const auto& [training, gradient_accumulation, mean_reduction, running_mean, device_iterations, execution, num_stages,
                recompute, locations, liveness, prefetch_depth, separate_backward_phase, replicas, input_grouping,
-               checks_floats, anchors, holds_inputs, half_dot_partials, half_conv_partials, stochastic_rounding,
-               automatic_loss_scaling, optimizer, min_group_elements, skip_passes, verify_passes, progress, choices] =
-      options;
+               checks_floats, anchors, holds_inputs, half_dot_partials, half_conv_partials, bfloat16_products,
+               stochastic_rounding, automatic_loss_scaling, optimizer, min_group_elements, skip_passes, verify_passes,
+               progress, choices] = options;
   static_cast<void>(verify_passes);  // these two change no program
   static_cast<void>(progress);
   static_cast<void>(choices);  // a program that is found has those of its first compilation
@@ -147,9 +147,9 @@ std::vector<ProgramKey::Setting> settings_of(const aspen::CompileOptions& option
       "separate_backward_phase", separate_backward_phase)("replicas", replicas)("input_grouping", input_grouping)(
       "checks_floats", checks_floats)("anchors", anchors)("holds_inputs", holds_inputs)(
       "half_dot_partials", half_dot_partials)("half_conv_partials", half_conv_partials)(
-      "stochastic_rounding", stochastic_rounding)("automatic_loss_scaling", automatic_loss_scaling)(
-      "optimizer", optimizer)("min_group_elements", min_group_elements)(
-      "skip_passes", fmt::format("{}", fmt::join(skip_passes, ", ")));
+      "bfloat16_products", bfloat16_products)("stochastic_rounding", stochastic_rounding)(
+      "automatic_loss_scaling", automatic_loss_scaling)("optimizer", optimizer)(
+      "min_group_elements", min_group_elements)("skip_passes", fmt::format("{}", fmt::join(skip_passes, ", ")));
   return list.settings;
 }
 

@@ -85,11 +85,13 @@ TEST(Options, CopiesAreIndependent) {
   for (Options* copy : {&second, &third}) {
     EXPECT_EQ(copy->deviceIterations(), 3);
     copy->Training.gradientAccumulation(7);  // of the copy, not of the first
-    copy->Precision.enableStochasticRounding(true);
+    copy->Precision.enableStochasticRounding(true).enableBFloat16Products(true);
+    EXPECT_TRUE(copy->Precision.bfloat16Products());
     EXPECT_TRUE(copy->Popart.exists("enableStochasticRounding"));
   }
   EXPECT_EQ(first.Training.gradientAccumulation(), 5);
   EXPECT_FALSE(first.Popart.exists("enableStochasticRounding"));
+  EXPECT_FALSE(first.Precision.bfloat16Products());
   const Options moved = std::move(second);
   EXPECT_EQ(moved.Training.gradientAccumulation(), 7);
   first = first;

@@ -28,16 +28,16 @@ std::vector<TensorType> OpDef::infer(const std::vector<Value*>& inputs, const At
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Port& port = input_port(i);
     if (inputs[i] == nullptr && !port.optional) throw InternalError("input \"{}\" of {} is missing", port.name, name_);
-    if (inputs[i] != nullptr) check_width(inputs[i]->type());
+    if (inputs[i] != nullptr) check_width(inputs[i]->type(), takes_wide_ || does_read_wide(i));
   }
   std::vector<TensorType> types = infer_(InferContext(*this, inputs, attrs));
-  for (const TensorType& type : types) check_width(type);
+  for (const TensorType& type : types) check_width(type, takes_wide_);
   return types;
 }
 
-void OpDef::check_width(const TensorType& type) const {
-  if (type.dtype != DType::kI64 || takes_wide_) return;
-  throw UserError("[{}] {} has integers of 64 bits, which only `narrow` takes.", name_, to_string(type));
+void OpDef::check_width(const TensorType& type, bool may_be_wide) const {
+  if (type.dtype != DType::kI64 || may_be_wide) return;
+  throw UserError("[{}] {} has integers of 64 bits; `narrow` brings them to 32.", name_, to_string(type));
 }
 
 const OpDef& OpRegistry::find(std::string_view name) const {

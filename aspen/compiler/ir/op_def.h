@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -216,6 +217,11 @@ class OpDef {
     takes_wide_ = true;
     return *this;
   }
+  // One input may be i64, and these integers go no further.
+  OpDef& reads_wide(std::size_t input) {
+    wide_input_ = input;
+    return *this;
+  }
   // Multiplications it takes, where that is far more than it has elements. Without it an op counts its elements only.
   OpDef& products(ProductsFunction count) {
     products_ = std::move(count);
@@ -248,7 +254,7 @@ class OpDef {
   bool is_pointwise() const { return pointwise_ || broadcasts_; }
   bool is_quick() const { return quick_; }
   bool does_stop_gradients() const { return stops_gradients_; }
-  bool does_take_wide() const { return takes_wide_; }
+  bool does_read_wide(std::size_t input) const { return wide_input_ == input; }
   double num_products(const Op& op) const { return products_ == nullptr ? 0 : products_(op); }
   const std::vector<std::pair<std::size_t, std::size_t>>& inplace_pairs() const { return inplace_; }
   std::vector<std::pair<std::size_t, std::size_t>> inplace_pairs(const Op& op) const {
@@ -263,7 +269,7 @@ class OpDef {
 
  private:
   friend class OpRegistry;
-  void check_width(const TensorType& type) const;
+  void check_width(const TensorType& type, bool may_be_wide) const;
 
   std::string name_, summary_;
   std::vector<Port> inputs_, outputs_;
@@ -275,6 +281,7 @@ class OpDef {
   bool alias_ = false, impure_ = false, droppable_ = false, random_ = false, broadcasts_ = false, pointwise_ = false,
        quick_ = false, stored_ = false, marker_ = false, stops_gradients_ = false, owns_graphs_ = false,
        takes_wide_ = false;
+  std::optional<std::size_t> wide_input_;
   std::vector<Example> examples_;
   Attrs default_attrs_;
 };

@@ -17,6 +17,7 @@
 #include "aspen/compiler/passes/remove_dead.h"
 #include "aspen/compiler/passes/remove_markers.h"
 #include "aspen/compiler/passes/repeat_quick.h"
+#include "aspen/compiler/passes/round_products.h"
 #include "aspen/compiler/passes/schedule.h"
 #include "aspen/compiler/passes/select_loss.h"
 #include "aspen/compiler/passes/simplify_bodies.h"
@@ -41,6 +42,7 @@ const Pass kInsertOptimizer{
     "insert_optimizer", "update the parameters from their gradients", insert_optimizer, {}, {kNoGradients}};
 const Pass kAnchorTensors{"anchor_tensors", "return the other tensors that the host asks for", anchor_tensors};
 const Pass kHoldInputs{"hold_inputs", "make variables of the inputs when data is synthetic", hold_inputs};
+const Pass kRoundProducts{"round_products", "let products of float32 multiply in bfloat16", round_products, {}, {}};
 const Pass kRemoveMarkers{
     "remove_markers", "drop loss and detach, which have been read", remove_markers, {}, {kNoMarkers}};
 const Pass kCanonicalise{"canonicalise", "bring ops into their simplest form", canonicalise, {kNoMarkers}};
@@ -106,6 +108,7 @@ std::vector<Pass> inference_pipeline() {
       kHoldInputs,
       // Nothing superfluous is left: dead ops first, so that no time goes into simplifying them.
       kRemoveMarkers,
+      kRoundProducts,
       kRemoveDead,
       kCanonicalise,
       kFoldConstants,
@@ -137,11 +140,11 @@ std::vector<Pass> inference_pipeline() {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,       kDifferentiate, kAnchorGradients, kAccumulateGradients, kInsertOptimizer,  kAnchorTensors,
-      kHoldInputs,       kRemoveMarkers, kCanonicalise,    kFoldConstants,       kJoinPads,         kMergeCommon,
-      kSimplifyBodies,   kRemoveDead,    kRecompute,       kShardWeights,        kPlaceVariables,   kPartition,
-      kInsertTransfers,  kNarrowInputs,  kOverlapIo,       kOverlapLoads,        kFuseConvolutions, kRepeatQuick,
-      kGroupElementwise, kSchedule};
+      kSelectLoss,  kDifferentiate,    kAnchorGradients, kAccumulateGradients, kInsertOptimizer, kAnchorTensors,
+      kHoldInputs,  kRemoveMarkers,    kRoundProducts,   kCanonicalise,        kFoldConstants,   kJoinPads,
+      kMergeCommon, kSimplifyBodies,   kRemoveDead,      kRecompute,           kShardWeights,    kPlaceVariables,
+      kPartition,   kInsertTransfers,  kNarrowInputs,    kOverlapIo,           kOverlapLoads,    kFuseConvolutions,
+      kRepeatQuick, kGroupElementwise, kSchedule};
   return passes;
 }
 

@@ -45,6 +45,7 @@ class OptionReader {
     number("prefetch_depth", options_.prefetch_depth);
     flag("sum", options_.mean_reduction, false);
     flag("running_mean", options_.running_mean);
+    flag("bfloat16_products", options_.bfloat16_products);
     flag("stochastic_rounding", options_.stochastic_rounding);
     words_["automatic_loss_scaling"] = [this](const std::string&) { options_.automatic_loss_scaling.emplace(); };
     flag("inference", options_.training, false);

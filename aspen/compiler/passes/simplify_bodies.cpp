@@ -13,6 +13,7 @@
 #include "aspen/compiler/passes/remove_dead.h"
 #include "aspen/compiler/passes/remove_markers.h"
 #include "aspen/compiler/passes/rewrite.h"
+#include "aspen/compiler/passes/round_products.h"
 #include "aspen/ops/control/control.h"
 
 namespace aspen {
@@ -20,6 +21,7 @@ namespace {
 
 void simplify(Graph& body, const PassContext& context) {
   remove_markers(body, context);
+  round_products(body, context);
   remove_dead(body, context);
   canonicalise(body, context);
   fold_constants(body, context);

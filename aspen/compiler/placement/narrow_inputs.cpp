@@ -22,7 +22,8 @@ class InputNarrower {
     for (const auto& op : graph_.ops()) {
       for (std::size_t i = 0; i < op->num_inputs(); ++i) {
         const auto found = made_.find(op->input(i));
-        if (found != made_.end()) op->set_input(i, for_reader(op->input(i), found->second, *op));
+        if (found == made_.end() || op->def().does_read_wide(i)) continue;
+        op->set_input(i, for_reader(op->input(i), found->second, *op));
       }
     }
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {

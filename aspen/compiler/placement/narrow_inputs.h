@@ -7,6 +7,8 @@
 //                                            %2 = narrow(%ids)      task 1
 //                                            %3 = nll(%1, %2, _)    task 1
 //
+// An op that follows wide indices itself (gather, scatter) reads them as they are.
+//
 // Once per task, not once in all: the host's memory is at hand for every device, so nothing is sent or kept. An integer
 // that does not fit is an error of the first op that reads it; an input that nobody reads is not looked at.
 //

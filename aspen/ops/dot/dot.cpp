@@ -26,6 +26,11 @@ std::vector<TensorType> infer_dot(const InferContext& c) {
   return {y};
 }
 
+std::vector<TensorType> infer_dot_float(const InferContext& c) {
+  c.check(c.in(0).dtype == DType::kBF16, "takes operands in bf16, not {}.", to_string(c.in(0)));
+  return {{DType::kF32, infer_dot(c)[0].shape}};
+}
+
 // (B, M, K) x (B, K, N) -> (B, M, N): B * M * N * K.
 double dot_products(const Op& op) {
   const Shape& a = op.input(0)->shape();
@@ -34,8 +39,9 @@ double dot_products(const Op& op) {
 }
 
 void dot_gradient(GradientContext& c) {
-  auto [ta, tb] = c.attrs<DotAttrs>();
-  Value *a = c.in(0), *b = c.in(1), *g = c.grad();
+  const auto& attrs = c.attrs<DotAttrs>();
+  const bool ta = attrs.transpose_a, tb = attrs.transpose_b;
+  Value *a = c.in(0), *b = c.in(1), *g = build::cast(c.b, c.grad(), a->dtype());
   if (c.needs(0)) c.set(0, ta ? build::dot(c.b, b, g, tb, true) : build::dot(c.b, g, b, false, !tb));
   if (c.needs(1)) c.set(1, tb ? build::dot(c.b, g, a, true, ta) : build::dot(c.b, a, g, !ta, false));
 }
@@ -43,18 +49,25 @@ void dot_gradient(GradientContext& c) {
 }  // namespace
 
 void define_dot(OpRegistry& ops) {
-  auto example = [](Shape a, Shape b, bool ta, bool tb) {
-    return Example{.inputs = {{DType::kF32, std::move(a)}, {DType::kF32, std::move(b)}},
-                   .attrs = Attrs::of(DotAttrs{ta, tb})};
+  auto example = [](Shape a, Shape b, bool ta, bool tb, DType type = DType::kF32) {
+    return Example{.inputs = {{type, std::move(a)}, {type, std::move(b)}}, .attrs = Attrs::of(DotAttrs{ta, tb})};
   };
-  ops.define<DotAttrs>("dot")
-      .summary("Matrix product over the last two axes, one per element of the leading axes.")
-      .input("a", "(batch..., M, K); transposed: (batch..., K, M)")
-      .input("b", "(batch..., K, N); transposed: (batch..., N, K)")
-      .output("y", "(batch..., M, N)")
+  auto define = [&](const char* name, const char* summary, const char* result) -> OpDef& {
+    return ops.define<DotAttrs>(name)
+        .summary(summary)
+        .input("a", "(batch..., M, K); transposed: (batch..., K, M)")
+        .input("b", "(batch..., K, N); transposed: (batch..., N, K)")
+        .output("y", result)
+        .gradient(dot_gradient)
+        .products(dot_products);
+  };
+  define("dot_float", "dot of operands in bf16, with its sums as they are.", "(batch..., M, N), f32")
+      .infer(infer_dot_float)
+      .example(example({5, 7}, {7, 6}, false, false, DType::kBF16))
+      .example(example({2, 37, 40}, {2, 35, 40}, false, true, DType::kBF16))
+      .example(example({70, 64}, {70, 90}, true, false, DType::kBF16));
+  define("dot", "Matrix product over the last two axes, one per element of the leading axes.", "(batch..., M, N)")
       .infer(infer_dot)
-      .gradient(dot_gradient)
-      .products(dot_products)
       .example(example({3, 4}, {4, 5}, false, false))
       .example(example({2, 4, 3}, {2, 4, 5}, true, false))
       .example(example({2, 3, 4}, {2, 5, 4}, false, true))

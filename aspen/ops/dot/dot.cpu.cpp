@@ -51,7 +51,8 @@ class DotChunks {
  public:
   // `cost` in nanoseconds per multiply-add; the grain is that of a single product.
   DotChunks(const DotShape& s, CutAxis axis, double cost, Grain grain)
-      : s_(s), axis_(axis), element_(static_cast<std::int64_t>(size_of(s.type))) {
+      : s_(s), axis_(axis), element_(static_cast<std::int64_t>(size_of(s.type))),
+        result_element_(static_cast<std::int64_t>(size_of(s.result))) {
     double total = cost * static_cast<double>(s.products());
     switch (axis_) {
       case CutAxis::kBatch:
@@ -87,7 +88,7 @@ class DotChunks {
       const std::int64_t bytes = chunk.begin * element_;
       work(chunk, static_cast<const std::byte*>(args.inputs[0]) + a_step_ * bytes,
            static_cast<const std::byte*>(args.inputs[1]) + b_step_ * bytes,
-           static_cast<std::byte*>(args.outputs[0]) + c_step_ * bytes);
+           static_cast<std::byte*>(args.outputs[0]) + c_step_ * chunk.begin * result_element_);
     });
   }
 
@@ -105,7 +106,7 @@ class DotChunks {
 
   DotShape s_;
   CutAxis axis_;
-  std::int64_t element_;  // bytes
+  std::int64_t element_, result_element_;  // bytes
   Chunks chunks_;
   std::int64_t a_step_ = 0, b_step_ = 0, c_step_ = 0;
 };
@@ -164,7 +165,7 @@ struct OneDnnProduct {
       for (auto* dims : {&a_dims, &b_dims, &c_dims, &a_strides, &b_strides, &c_strides}) dims->erase(dims->begin());
     }
     onednn::Desc a = onednn::strided(a_dims, a_strides, s.type), b = onednn::strided(b_dims, b_strides, s.type);
-    onednn::Desc c = onednn::strided(c_dims, c_strides, s.type);
+    onednn::Desc c = onednn::strided(c_dims, c_strides, s.result);
     result_bytes = c.get_size();
     onednn::OneThread one_thread;
     dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), onednn::attributes(), onednn::engine());
@@ -190,7 +191,7 @@ class OneDnnDot final : public Kernel {
  public:
   OneDnnDot(const DotShape& s, double cost)
       : chunks_(s, longer_axis(s), cost, {.multiple = 16, .least = least_part(s)}),
-        dense_(needs_dense_parts(s, chunks_)), element_(size_of(s.type)),
+        dense_(needs_dense_parts(s, chunks_)), element_(size_of(s.result)),
         row_bytes_(static_cast<std::size_t>(s.n) * element_), product_(s, chunks_.shape(), dense_) {
     if (chunks_.has_shorter_last()) last_ = OneDnnProduct(s, chunks_.last_shape(), dense_);
     onednn::Workspace count;
@@ -312,7 +313,7 @@ Opinion judge_onednn(const KernelRequest& request) {
 }
 
 std::string unsuited(const KernelRequest& request) {
-  if (request.outputs[0].dtype != DType::kF32) return "dot: the tuned kernels take f32";
+  if (request.inputs[0].type.dtype != DType::kF32) return "dot: the tuned kernels take f32";
   DotShape s = shape_of(request);
   return s.products() == 0 ? "dot: an empty operand" : "";
 }
@@ -360,6 +361,8 @@ void register_dot_cpu(KernelRegistry& kernels) {
   kernels.add("dot", half_partials(first_of(candidates), dot_axes));
   kernels.add("dot", make_bfloat16_dot);
   add_with_half(kernels, "dot", first_of(candidates));
+  kernels.add("dot_float", make_bfloat16_dot);
+  kernels.add("dot_float", first_of(candidates));  // where there are no instructions for bf16
 }
 
 }  // namespace aspen

@@ -50,7 +50,7 @@ constexpr int kRowBlock = 4;
 
 void dot(const KernelCall& call) {
   Extents e = extents_of(call.request());
-  auto [transpose_a, transpose_b] = call.attrs<DotAttrs>();
+  const auto& attrs = call.attrs<DotAttrs>();
   dispatch(call.in_type(0).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;
@@ -58,8 +58,8 @@ void dot(const KernelCall& call) {
     A* b = a + e.m * e.k;
     A* rows = b + e.k * e.n;
     for (std::int64_t batch = 0; batch < e.batch; ++batch) {
-      load(call.in<T>(0) + batch * e.m * e.k, transpose_a, e.m, e.k, a);
-      load(call.in<T>(1) + batch * e.k * e.n, transpose_b, e.k, e.n, b);
+      load(call.in<T>(0) + batch * e.m * e.k, attrs.transpose_a, e.m, e.k, a);
+      load(call.in<T>(1) + batch * e.k * e.n, attrs.transpose_b, e.k, e.n, b);
       T* y = call.out<T>(0) + batch * e.m * e.n;
       for (std::int64_t i = 0; i < e.m; i += kRowBlock) {
         std::int64_t count = std::min<std::int64_t>(kRowBlock, e.m - i);
@@ -85,6 +85,7 @@ std::size_t dot_workspace(const KernelRequest& request) {
 void register_dot_ref(KernelRegistry& kernels) {
   kernels.add("dot", half_partials(plain_kernel(dot, dot_workspace), dot_axes));
   kernels.add("dot", dot, dot_workspace);
+  kernels.add("dot_float", dot, dot_workspace);  // between conversions, as everything in bfloat16
 }
 
 }  // namespace aspen

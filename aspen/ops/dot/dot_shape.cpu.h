@@ -12,7 +12,7 @@ namespace aspen {
 struct DotShape {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
-  DType type = DType::kF32;
+  DType type = DType::kF32, result = DType::kF32;
 
   std::int64_t products() const { return batch * m * n * k; }
 };
@@ -29,7 +29,8 @@ inline DotShape shape_of(const KernelRequest& request) {
   s.k = attrs.transpose_a ? a[rank - 2] : a[rank - 1];
   s.transpose_a = attrs.transpose_a;
   s.transpose_b = attrs.transpose_b;
-  s.type = request.outputs[0].dtype;
+  s.type = request.inputs[0].type.dtype;
+  s.result = request.outputs[0].dtype;
   return s;
 }
 

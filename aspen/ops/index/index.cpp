@@ -11,6 +11,12 @@ namespace {
 
 // -- shape rules ------------------------------------------------------------------------------------------------
 
+// Indices that are followed one by one; more than the others, and not worth a pass over memory to narrow them.
+void check_element_index_type(const InferContext& c) {
+  c.check(c.in(1).dtype == DType::kI32 || c.in(1).dtype == DType::kI64, "takes i32 or i64 indices, not {}.",
+          to_string(c.in(1)));
+}
+
 void check_index_type(const InferContext& c, std::size_t i) {
   c.check(c.in(i).dtype == DType::kI32, "takes i32 indices, not {}.", to_string(c.in(i)));
 }
@@ -35,7 +41,7 @@ TensorType taken(const InferContext& c, std::int64_t axis) {
 // index fits into x along every axis but the one it points along.
 TensorType gathered(const InferContext& c, std::int64_t axis) {
   const TensorType &x = c.in(0), &index = c.in(1);
-  check_index_type(c, 1);
+  check_element_index_type(c);
   axis = normalize_axis(axis, x.shape, c.who());
   bool fits = index.rank() == x.rank();
   for (std::int64_t i = 0; fits && i < x.rank(); ++i) fits = i == axis || index.shape[i] <= x.shape[i];
@@ -174,8 +180,9 @@ void define_reads(OpRegistry& ops) {
   ops.define<GatherAttrs>("gather")
       .summary("Single elements along an axis, as torch.gather.")
       .input("x", "any type")
-      .input("index", "i32, rank of x, no larger than x but along the axis")
+      .input("index", "i32 or i64, rank of x, no larger than x but along the axis")
       .output("y", "type of x, shape of index")
+      .reads_wide(1)
       .infer(infer_gather)
       .gradient([](GradientContext& c) {
         ScatterAttrs attrs{c.attrs<GatherAttrs>().axis, "add"};
@@ -186,18 +193,21 @@ void define_reads(OpRegistry& ops) {
       .example({.inputs = {{DType::kF32, {4, 3, 2}}, {DType::kI32, {5, 2, 1}}},
                 .attrs = Attrs::of(GatherAttrs{0}),
                 .int_high = 4})
-      .example({.inputs = {{DType::kI16, {4, 5}}, {DType::kI32, {3, 5}}},
-                .attrs = Attrs::of(GatherAttrs{0}),
-                .int_high = 4});
+      .example(
+          {.inputs = {{DType::kI16, {4, 5}}, {DType::kI32, {3, 5}}}, .attrs = Attrs::of(GatherAttrs{0}), .int_high = 4})
+      .example({.inputs = {{DType::kF32, {3, 5}}, {DType::kI64, {3, 7}}},
+                .attrs = Attrs::of(GatherAttrs{1}),
+                .int_high = 5});
 }
 
 void define_writes(OpRegistry& ops) {
   OpDef& scatter = ops.define<ScatterAttrs>("scatter")
                        .summary("x with single elements along an axis set or combined, as torch.scatter.")
                        .input("x", "any type")
-                       .input("index", "i32, rank of x, no larger than x but along the axis")
+                       .input("index", "i32 or i64, rank of x, no larger than x but along the axis")
                        .input("update", "type of x, shape of index")
                        .output("y", "shape and type of x")
+                       .reads_wide(1)
                        .infer(infer_scatter)
                        .inplace(0, 0)
                        .gradient(scatter_gradient);
@@ -224,6 +234,10 @@ void define_writes(OpRegistry& ops) {
                   .high = 2,
                   .int_high = 4,
                   .check_gradient = exact});
+    scatter.example({.inputs = {{DType::kF32, {2, 9}}, {DType::kI64, {2, 7}}, {DType::kF32, {2, 7}}},
+                     .attrs = Attrs::of(ScatterAttrs{1, mode}),
+                     .int_high = 9,
+                     .check_gradient = exact});
     rows.example({.inputs = {{DType::kF32, {4, 3}}, {DType::kI32, {6}}, {DType::kF32, {6, 3}}},
                   .attrs = Attrs::of(ScatterAttrs{0, mode}),
                   .int_high = 4,

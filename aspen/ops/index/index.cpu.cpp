@@ -42,6 +42,8 @@ class IndexCheck {
  public:
   IndexCheck(const KernelRequest& request, std::int64_t size, std::size_t input = 1)
       : op_(request.op), input_(input), shape_(request.inputs[input].type.shape), size_(size),
+        below_(static_cast<std::uint32_t>(std::min<std::int64_t>(size, std::uint32_t{1} << 31))),
+        is_wide_(request.inputs[input].type.dtype == DType::kI64),
         chunks_(cut_elements(request.inputs[input].type.numel(), kReadCost)) {}
 
   // All of them, on the threads of the device.
@@ -51,17 +53,41 @@ class IndexCheck {
 
   // Those of a part, which one thread is about to follow.
   void run(const KernelArgs& args, std::int64_t begin, std::int64_t end) const {
+    if (is_wide_) return for_each_block(args, begin, end, [](std::int64_t, std::int64_t, const std::int32_t*) {});
     auto* index = static_cast<const std::int32_t*>(args.inputs[input_]);
-    auto size = static_cast<std::uint32_t>(std::min<std::int64_t>(size_, std::uint32_t{1} << 31));
-    if (ASPEN_BEST(all_below)(index + begin, end - begin, size)) return;
-    for (std::int64_t i = 0; i < end; ++i) checked_index(index[i], size_, op_, i, shape_);
+    if (!ASPEN_BEST(all_below)(index + begin, end - begin, below_)) fail(index, end);
+  }
+
+  // Calls work(first, n, index) with the indices of a part, checked and of 32 bits: at once, or a block at a time
+  // where they have 64.
+  template <class F>
+  void for_each_block(const KernelArgs& args, std::int64_t begin, std::int64_t end, F&& work) const {
+    if (!is_wide_) {
+      run(args, begin, end);
+      return work(begin, end - begin, static_cast<const std::int32_t*>(args.inputs[input_]) + begin);
+    }
+    constexpr std::int64_t kBlock = 1024;
+    std::int32_t narrow[kBlock];
+    auto* index = static_cast<const std::int64_t*>(args.inputs[input_]);
+    for (std::int64_t first = begin; first < end; first += kBlock) {
+      const std::int64_t n = std::min(kBlock, end - first);
+      if (!ASPEN_BEST(narrow_below)(index + first, n, below_, narrow)) fail(index, end);
+      work(first, n, narrow);
+    }
   }
 
  private:
+  template <class I>
+  void fail(const I* index, std::int64_t end) const {
+    for (std::int64_t i = 0; i < end; ++i) checked_index(index[i], size_, op_, i, shape_);
+  }
+
   std::string op_;
   std::size_t input_;
   Shape shape_;
   std::int64_t size_;
+  std::uint32_t below_;
+  bool is_wide_;
   Chunks chunks_;
 };
 
@@ -170,10 +196,10 @@ std::unique_ptr<Kernel> make_typed_gather(const KernelRequest& request) {
   return make_kernel([chunked, stride, check = IndexCheck(request, x[axis])](const KernelArgs& args) {
     std::int64_t step = chunked.rows().strides()[0];
     chunked.for_each_piece(args, [&](std::int64_t first, const auto& offsets, std::int64_t n) {
-      check.run(args, first, first + n);
       const T* from = static_cast<const T*>(args.inputs[0]) + offsets[0];
-      const std::int32_t* index = static_cast<const std::int32_t*>(args.inputs[1]) + first;
-      gather_row(from, step, stride, index, n, static_cast<T*>(args.outputs[0]) + first);
+      check.for_each_block(args, first, first + n, [&](std::int64_t at, std::int64_t count, const std::int32_t* index) {
+        gather_row(from + (at - first) * step, step, stride, index, count, static_cast<T*>(args.outputs[0]) + at);
+      });
     });
   });
 }
@@ -321,10 +347,11 @@ std::unique_ptr<Kernel> make_typed_scatter(const KernelRequest& request) {
     const bool is_over_input = args.inputs[0] == args.outputs[0];
     if (is_over_input) check.run(args);
     pieces.for_each(args, [&](std::int64_t first, std::int64_t offset, std::int64_t n) {
-      if (!is_over_input) check.run(args, first, first + n);
-      ASPEN_BEST(scatter_elements<T>)
-      (mode, {n, pieces.step(), stride}, static_cast<const std::int32_t*>(args.inputs[1]) + first,
-       static_cast<const T*>(args.inputs[2]) + first, static_cast<T*>(args.outputs[0]) + offset);
+      check.for_each_block(args, first, first + n, [&](std::int64_t at, std::int64_t count, const std::int32_t* index) {
+        ASPEN_BEST(scatter_elements<T>)
+        (mode, {count, pieces.step(), stride}, index, static_cast<const T*>(args.inputs[2]) + at,
+         static_cast<T*>(args.outputs[0]) + offset + (at - first) * pieces.step());
+      });
     });
   });
 }

@@ -41,9 +41,13 @@ class IndexWalk {
 
   // Calls f(place on the other side, place in x) for every run.
   template <class F>
-  void for_each(const std::int32_t* index, F&& f) const {
+  void for_each(const void* index, F&& f) const {
     std::int64_t other = 0;
-    walk(0, index, 0, 0, other, f);
+    if (is_wide_) {
+      walk(0, static_cast<const std::int64_t*>(index), 0, 0, other, f);
+    } else {
+      walk(0, static_cast<const std::int32_t*>(index), 0, 0, other, f);
+    }
   }
 
  private:
@@ -52,16 +56,16 @@ class IndexWalk {
   };
 
   IndexWalk(const KernelRequest& request, std::int64_t axis)
-      : op_(request.op), index_shape_(request.inputs[1].type.shape) {
+      : op_(request.op), index_shape_(request.inputs[1].type.shape),
+        is_wide_(request.inputs[1].type.dtype == DType::kI64) {
     const Shape& x = request.inputs[0].type.shape;
     axis_ = normalize_axis(axis, x, op_.c_str());
     size_ = x[axis_];
     axis_stride_ = contiguous_strides(x)[axis_];
   }
 
-  template <class F>
-  void walk(std::size_t axis, const std::int32_t* index, std::int64_t at, std::int64_t base, std::int64_t& other,
-            F& f) const {
+  template <class I, class F>
+  void walk(std::size_t axis, const I* index, std::int64_t at, std::int64_t base, std::int64_t& other, F& f) const {
     const Axis& a = axes_[axis];
     bool last = axis + 1 == axes_.size();
     for (std::int64_t i = 0; i < a.extent; ++i, at += a.index_stride, base += a.x_stride) {
@@ -76,6 +80,7 @@ class IndexWalk {
 
   std::string op_;
   Shape index_shape_;
+  bool is_wide_;
   std::int64_t axis_ = 0, size_ = 0, axis_stride_ = 1, run_ = 1;
   std::vector<Axis> axes_;
 };
@@ -90,7 +95,7 @@ class ReadKernel final : public Kernel {
     auto* y = static_cast<std::byte*>(args.outputs[0]);
     auto size = static_cast<std::int64_t>(size_);
     std::size_t bytes = size_ * static_cast<std::size_t>(walk_.run());
-    walk_.for_each(static_cast<const std::int32_t*>(args.inputs[1]),
+    walk_.for_each(args.inputs[1],
                    [&](auto other, auto place) { std::memcpy(y + other * size, x + place * size, bytes); });
   }
 
@@ -150,7 +155,7 @@ class WriteKernel final : public Kernel {
   template <class T, class A>
   void combine(const KernelArgs& args, A* sums) const {
     const T* update = static_cast<const T*>(args.inputs[2]);
-    walk_.for_each(static_cast<const std::int32_t*>(args.inputs[1]), [&](auto other, auto place) {
+    walk_.for_each(args.inputs[1], [&](auto other, auto place) {
       for (std::int64_t i = 0; i < walk_.run(); ++i) {
         sums[place + i] = combined(mode_, sums[place + i], static_cast<A>(update[other + i]));
       }
