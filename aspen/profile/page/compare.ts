@@ -2,6 +2,7 @@
 import { h, section, simpleTable } from "./dom";
 import * as format from "./format";
 import { Comparison, indices } from "./profile";
+import { figure } from "./summary";
 
 const units: Record<string, (value: number) => string> = { ns: format.time, bytes: format.bytes, share: format.percent,
   "flop/s": format.flopRate, "samples/s": (value) => `${format.number(value)}\u00a0samples/s` };
@@ -33,10 +34,9 @@ export function compareView(comparison: Comparison): HTMLElement {
   return h("div", { class: "view" },
     h("dl", { class: "figures" }, indices(numbers.name.length).map((i) => {
       const show = units[numbers.unit[i]] ?? format.number;
-      return h("div", { class: "figure" }, h("dt", {}, numbers.name[i]), h("dd", { class: "value" }, show(numbers.after[i])),
-        h("dd", { class: "note" }, `before ${show(numbers.before[i])} `,
-          h("span", { class: verdict(numbers.before[i], numbers.after[i], numbers.more_is_better[i]) },
-            change(numbers.before[i], numbers.after[i]))));
+      return figure(`compare-${i}`, numbers.name[i], show(numbers.after[i]), `before ${show(numbers.before[i])} `,
+        h("span", { class: verdict(numbers.before[i], numbers.after[i], numbers.more_is_better[i]) },
+          change(numbers.before[i], numbers.after[i])));
     })),
     options.name.length > 0 ? section("Options that changed", simpleTable("Options that changed", ["Option", "Before", "After"],
       indices(options.name.length).map((i) => [options.name[i], options.before[i] || "default", options.after[i] || "default"]))) : null,
