@@ -40,7 +40,7 @@ void visit(Stream& stream, Comparison& comparison) {
 
 namespace {
 
-constexpr std::size_t kMostRows = 40;
+constexpr std::size_t kMostRows = 100;
 
 struct Pair {
   double before = 0, after = 0;

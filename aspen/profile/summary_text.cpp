@@ -100,7 +100,12 @@ std::string value_text(double value, const std::string& unit) {
   return fmt::format("{} {}", number_text(value), unit);
 }
 
-std::string change_text(double before, double after) {
+// Shares differ by points: one of 0.1 % that became 0.2 % has not doubled in any way that matters.
+std::string change_text(double before, double after, std::string_view unit = "") {
+  if (unit == "share") {
+    const double points = 100 * (after - before);
+    return std::abs(points) < 0.05 ? "same" : fmt::format("{:+.1f} pts", points);
+  }
   if (before == 0) return after == 0 ? "same" : "new";
   if (after == 0) return "gone";
   const double share = after / before - 1;
@@ -129,7 +134,7 @@ std::string summary_text(const Comparison& comparison) {
   line(text, "{:<20}{:>18}{:>18}{:>10}", "", "before", "after", "change");
   for (const NumberChange& row : comparison.numbers) {
     line(text, "{:<20}{:>18}{:>18}{:>10}", row.name, value_text(row.before, row.unit), value_text(row.after, row.unit),
-         change_text(row.before, row.after));
+         change_text(row.before, row.after, row.unit));
   }
   if (!comparison.options.empty()) line(text, "\noptions that changed");
   for (const OptionChange& row : comparison.options) {

@@ -71,7 +71,7 @@ function deviceView(profile: Profile, device: number): HTMLElement {
     h("div", { class: "choice", role: "group", "aria-label": "Zoom" },
       h("button", { type: "button", "aria-label": "Zoom out", onclick: () => axis.view.scale(1 / 0.6) }, "−"),
       h("button", { type: "button", "aria-label": "Zoom in", onclick: () => axis.view.scale(0.6) }, "+"),
-      h("button", { type: "button", "aria-label": "Show the whole step", onclick: () => axis.view.fit() }, "Fit")),
+      h("button", { type: "button", "aria-label": "Fit the whole step", onclick: () => axis.view.fit() }, "Fit")),
     h("button", { type: "button", class: "plain", onclick: () => axis.choose(peakOp >= 0 ? live.position[peakOp] : 0) }, "Go to peak"),
     h("p", { class: "hint" }, "Click, or use the arrow keys, to choose an op."));
   return h("div", { class: "view" },

@@ -46,9 +46,9 @@ export function badges(profile: Profile, ops: number[]): HTMLElement[] {
   return result;
 }
 
-function columns(profile: Profile, rows: () => Group[], by: Grouping): TableColumn[] {
+function columns(profile: Profile, rows: Group[], by: Grouping): TableColumn[] {
   const total = totalOpTime(profile);
-  const of = (row: number) => rows()[row];
+  const of = (row: number) => rows[row];
   const where = (row: number) => {
     const own = new Set(of(row).ops.map((op) => deviceOfOp(profile, op)));
     return own.size === 1 ? [...own][0] : -1;
@@ -58,8 +58,7 @@ function columns(profile: Profile, rows: () => Group[], by: Grouping): TableColu
     return own.size === 1 ? [...own][0] : "all";
   };
   const share = (row: number) => (total > 0 ? of(row).duration / total : 0);
-  let most = 0;
-  const largest = () => (most ||= max(rows().map((_, row) => share(row)), 1e-12));
+  const largest = max(indices(rows.length).map(share), 1e-12);
   const efficiency = (row: number) => (of(row).duration > 0 ? of(row).limit / of(row).duration : 0);
   const perSecond = (value: number, row: number) => (of(row).duration > 0 ? value / (of(row).duration * 1e-9) : 0);
   const each = (value: number, row: number) => (of(row).calls > 0 ? value / of(row).calls : 0);
@@ -73,7 +72,7 @@ function columns(profile: Profile, rows: () => Group[], by: Grouping): TableColu
     { title: "Calls", width: "3.8rem", numeric: true, minor: true, value: (row) => of(row).calls, show: (row) => format.count(of(row).calls) },
     { title: "Time", width: "4.7rem", numeric: true, value: (row) => of(row).duration, show: (row) => format.time(of(row).duration) },
     { title: "Share", width: "6rem", numeric: true, minor: true, value: share,
-      show: (row) => withBar(share(row) / largest(), format.percent(share(row))) },
+      show: (row) => withBar(share(row) / largest, format.percent(share(row))) },
     { title: "A call", width: "4.7rem", numeric: true, minor: true, explain: "Mean time of one call",
       value: (row) => each(of(row).duration, row), show: (row) => format.time(each(of(row).duration, row)) },
     { title: "Bytes", width: "4.8rem", numeric: true, minor: true, explain: "Read and written by one call",
@@ -130,7 +129,7 @@ export function operatorsView(profile: Profile): HTMLElement {
   const make = (grouping: Grouping) => {
     by = grouping;
     rows = groups(profile, by);
-    const all = columns(profile, () => rows, by);
+    const all = columns(profile, rows, by);
     table = new DataTable("Operators", all, all.findIndex((column) => column.title === "Time"), true,
       (row) => chosen.replaceChildren(details(profile, rows[row])));
     place.replaceChildren(table.element);
