@@ -23,6 +23,7 @@ class Layer(NamedTuple):
 LAYERS = [
     Layer("tests", r"tests/|benchmarks/|.*_test\.(cpp|h)$", "*", "torch onednn"),
     Layer("base", r"aspen/base/", ""),
+    Layer("profile", r"aspen/profile/", "base"),
     Layer("backends/api", r"aspen/backends/api/", "base"),
     Layer("reference kernels", r"aspen/ops/[^/]+/.*\.ref\.(cpp|h)$|aspen/backends/reference/",
           "base backends/api op-attributes"),
@@ -35,11 +36,11 @@ LAYERS = [
     Layer("ops", r"aspen/ops/", "base compiler/ir op-attributes"),
     Layer("compiler", r"aspen/compiler/", "base backends/api op-attributes runtime compiler/ir ops"),
     Layer("program file", r"aspen/program_file/", "base backends/api op-attributes runtime compiler/ir compiler"),
-    Layer("apps", r"apps/", "base backends/api runtime compiler/ir op-attributes ops compiler program-file "
+    Layer("apps", r"apps/", "base backends/api runtime compiler/ir op-attributes ops compiler program-file profile "
           "reference-kernels cpu-kernels"),
     Layer("public C++ API", r"include/poptorch/", "", "torch"),
     Layer("poptorch", r"poptorch/", "public-C++-API base backends/api runtime compiler/ir op-attributes ops compiler "
-          "program-file reference-kernels cpu-kernels", "torch"),
+          "program-file profile reference-kernels cpu-kernels", "torch"),
     Layer("examples", r"examples/", "public-C++-API", "torch"),
 ]
 

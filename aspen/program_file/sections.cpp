@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "aspen/program_file/whole_file.h"
+#include "aspen/base/whole_file.h"
 
 namespace aspen {
 namespace {

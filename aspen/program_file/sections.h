@@ -31,7 +31,7 @@ class Sections {
   // Of bytes that `encode` made and nobody has changed; anything else is a FileError.
   static Sections decode(std::vector<std::byte> bytes);
 
-  // Errors name the file; see whole_file.h.
+  // Errors name the file; see base/whole_file.h.
   void write(const std::filesystem::path& file) const;
   static Sections read(const std::filesystem::path& file);
 

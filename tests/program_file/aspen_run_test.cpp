@@ -155,8 +155,7 @@ TEST_F(AspenRun, ErrorsNameFileInputShapesAndRule) {
     EXPECT_EQ(result.code, 1);
     EXPECT_EQ(result.text, "aspen-run: " + text + "\n");
   };
-  expect_error("@/nothing",
-               fmt::format("[program file] cannot open \"{}/nothing\": No such file or directory.", folder));
+  expect_error("@/nothing", fmt::format("[file] cannot open \"{}/nothing\": No such file or directory.", folder));
   expect_error("@/text.npy", fmt::format("[program file] \"{}/text.npy\" cannot be used: it has 5 bytes, less than any "
                                          "program. Write it again, or use another one.",
                                          folder));

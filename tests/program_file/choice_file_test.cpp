@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "aspen/backends/reference/reference_backend.h"
+#include "aspen/base/whole_file.h"
 #include "aspen/program_file/sections.h"
-#include "aspen/program_file/whole_file.h"
 #include "tests/support/folder.h"
 
 namespace aspen::testing {

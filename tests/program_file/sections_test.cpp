@@ -109,12 +109,12 @@ TEST(Sections, ErrorsNameTheFile) {
   };
   const auto missing = folder.path / "missing", nowhere = folder.path / "no" / "folder", text = folder.path / "text";
   EXPECT_EQ(text_of([&] { Sections::read(missing); }),
-            fmt::format("[program file] cannot open \"{}\": No such file or directory.", missing.string()));
+            fmt::format("[file] cannot open \"{}\": No such file or directory.", missing.string()));
   EXPECT_EQ(text_of([&] { Sections::read(folder.path); }),
             fmt::format("[program file] \"{}\" is not a file.", folder.path.string()));
   EXPECT_EQ(text_of([&] { example().write(nowhere); }),
-            fmt::format("[program file] cannot write \"{}\": there is no folder \"{}\". Make it first.",
-                        nowhere.string(), nowhere.parent_path().string()));
+            fmt::format("[file] cannot write \"{}\": there is no folder \"{}\". Make it first.", nowhere.string(),
+                        nowhere.parent_path().string()));
   std::ofstream(text) << "hello";
   EXPECT_EQ(text_of([&] { Sections::read(text); }),
             fmt::format("[program file] \"{}\" cannot be used: it has 5 bytes, less than any program. Write it again, "

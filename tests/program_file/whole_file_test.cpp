@@ -1,5 +1,5 @@
 // Whatever stops a write, the file is the one before or the new one.
-#include "aspen/program_file/whole_file.h"
+#include "aspen/base/whole_file.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -161,7 +161,7 @@ TEST(WholeFile, AFileThatMayNotGrowLeavesTheOneBefore) {
     const rlimit limit{.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const std::string expected = fmt::format(
-        "[program file] cannot write \"{}\": File too large. What was there before is unchanged; make room, or choose "
+        "[file] cannot write \"{}\": File too large. What was there before is unchanged; make room, or choose "
         "another place, and try again.",
         file.string());
     const std::string text = complaint([&] { file_of(2, 2 << 20).write(file); });
@@ -211,7 +211,7 @@ TEST(WholeFile, AFolderThatMayNotBeWrittenToIsNamed) {
       fs::permissions(folder.path, fs::perms::owner_read | fs::perms::owner_exec);
     }
     const std::string expected = fmt::format(
-        "[program file] cannot write \"{}\": Permission denied. Choose a folder that may be written to, or change the "
+        "[file] cannot write \"{}\": Permission denied. Choose a folder that may be written to, or change the "
         "permissions of \"{}\".",
         file.string(), folder.path.string());
     const std::string text = complaint([&] { file_of(2, 1000).write(file); });

@@ -1,4 +1,4 @@
-#include "aspen/program_file/whole_file.h"
+#include "aspen/base/whole_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -60,24 +60,23 @@ fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.
   const std::string folder = folder_of(file).string();
   switch (error) {
     case ENOENT:
-      throw UserError("[program file] cannot write \"{}\": there is no folder \"{}\". Make it first.", file.string(),
-                      folder);
+      throw UserError("[file] cannot write \"{}\": there is no folder \"{}\". Make it first.", file.string(), folder);
     case EACCES:
     case EPERM:
     case EROFS:
       throw UserError(
-          "[program file] cannot write \"{}\": {}. Choose a folder that may be written to, or change the permissions "
+          "[file] cannot write \"{}\": {}. Choose a folder that may be written to, or change the permissions "
           "of \"{}\".",
           file.string(), text_of(error), folder);
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
       throw DeviceError(
-          "[program file] cannot write \"{}\": {}. What was there before is unchanged; make room, or choose another "
+          "[file] cannot write \"{}\": {}. What was there before is unchanged; make room, or choose another "
           "place, and try again.",
           file.string(), text_of(error));
     default:
-      throw DeviceError("[program file] cannot write \"{}\": {}. What was there before is unchanged.", file.string(),
+      throw DeviceError("[file] cannot write \"{}\": {}. What was there before is unchanged.", file.string(),
                         text_of(error));
   }
 }
@@ -125,7 +124,7 @@ void write_whole(const fs::path& file, const std::vector<std::span<const std::by
 
 std::vector<std::byte> read_whole(const fs::path& file) {
   const Descriptor from(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!from.is_open()) throw UserError("[program file] cannot open \"{}\": {}.", file.string(), text_of(errno));
+  if (!from.is_open()) throw UserError("[file] cannot open \"{}\": {}.", file.string(), text_of(errno));
   struct stat about = {};
   if (::fstat(from.number(), &about) != 0 || !S_ISREG(about.st_mode)) {
     throw UserError("[program file] \"{}\" is not a file.", file.string());
@@ -134,7 +133,7 @@ std::vector<std::byte> read_whole(const fs::path& file) {
   for (std::size_t at = 0; at < bytes.size();) {
     const ssize_t got = ::read(from.number(), bytes.data() + at, bytes.size() - at);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw DeviceError("[program file] cannot read \"{}\": {}.", file.string(), text_of(errno));
+    if (got < 0) throw DeviceError("[file] cannot read \"{}\": {}.", file.string(), text_of(errno));
     if (got == 0) throw UserError("[program file] \"{}\" became shorter while it was read.", file.string());
     at += static_cast<std::size_t>(got);
   }
