@@ -16,6 +16,7 @@ struct WorkerShares {
   double transfer = 0;  // inputs, outputs, exchanges and moves
   double ramp = 0;      // waiting before the first micro-batch came to it and after the last had left
   double bubble = 0;    // waiting in between
+  double shared = 0;    // while its thread worked for another device
 };
 
 // A stage of the model: what one micro-batch costs, on average.
@@ -60,6 +61,7 @@ struct Analysis {
   std::vector<WorkerShares> workers;
   std::vector<StageTime> stages;
   std::vector<DeviceUse> memory;
+  std::vector<std::int64_t> op_limits;      // by op: what a call would take at the machine's limits; 0: not known
   std::vector<std::int64_t> critical_path;  // rows of blocks, of one traced call, by begin
   std::vector<Advice> advice;
 };

@@ -107,6 +107,10 @@ void check_analysis(const Profile& profile) {
   for (std::size_t i = 0; i < analysis.memory.size(); ++i) {
     check_row({"analysis.memory", "peak_op", i}, analysis.memory[i].peak_op, profile.ops.size(), true);
   }
+  if (!analysis.op_limits.empty() && analysis.op_limits.size() != profile.ops.size()) {
+    throw UserError("[profile] analysis.op_limits has {} entries for {} ops.", analysis.op_limits.size(),
+                    profile.ops.size());
+  }
   for (std::size_t i = 0; i < analysis.critical_path.size(); ++i) {
     check_row({"analysis", "critical_path", i}, analysis.critical_path[i], profile.trace.blocks.size());
   }

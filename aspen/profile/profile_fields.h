@@ -116,8 +116,8 @@ void visit(Stream& stream, Memory& memory) {
 
 template <class Stream>
 void visit(Stream& stream, WorkerShares& row) {
-  auto& [worker, busy, transfer, ramp, bubble] = row;
-  stream("worker", worker)("busy", busy)("transfer", transfer)("ramp", ramp)("bubble", bubble);
+  auto& [worker, busy, transfer, ramp, bubble, shared] = row;
+  stream("worker", worker)("busy", busy)("transfer", transfer)("ramp", ramp)("bubble", bubble)("shared", shared);
 }
 
 template <class Stream>
@@ -143,12 +143,13 @@ void visit(Stream& stream, Advice& row) {
 template <class Stream>
 void visit(Stream& stream, Analysis& analysis) {
   auto& [calls, call_duration, iteration, samples_per_second, flops_per_iteration, flops_per_second, share_of_peak,
-         host_share, loading_share, ramp, bubble, workers, stages, memory, critical_path, advice] = analysis;
+         host_share, loading_share, ramp, bubble, workers, stages, memory, op_limits, critical_path, advice] = analysis;
   stream("calls", calls)("call_duration", call_duration)("iteration", iteration);
   stream("samples_per_second", samples_per_second)("flops_per_iteration", flops_per_iteration);
   stream("flops_per_second", flops_per_second)("share_of_peak", share_of_peak);
   stream("host_share", host_share)("loading_share", loading_share)("ramp", ramp)("bubble", bubble);
-  stream("workers", workers)("stages", stages)("memory", memory)("critical_path", critical_path)("advice", advice);
+  stream("workers", workers)("stages", stages)("memory", memory)("op_limits", op_limits);
+  stream("critical_path", critical_path)("advice", advice);
 }
 
 template <class Stream>
