@@ -35,8 +35,8 @@ class TraceWriter {
       }
     }
     add_host();
-    text_ +=
-        fmt::format("\n],\"otherData\":{{\"model\":{},\"ops left out\":{}}}}}\n", json_text(profile_.run.model), left_out);
+    text_ += fmt::format("\n],\"otherData\":{{\"model\":{},\"ops left out\":{}}}}}\n", json_text(profile_.run.model),
+                         left_out);
     return std::move(text_);
   }
 
