@@ -36,11 +36,12 @@ LAYERS = [
     Layer("ops", r"aspen/ops/", "base compiler/ir op-attributes"),
     Layer("compiler", r"aspen/compiler/", "base backends/api op-attributes runtime compiler/ir ops"),
     Layer("program file", r"aspen/program_file/", "base backends/api op-attributes runtime compiler/ir compiler"),
+    Layer("profiler", r"aspen/profiler/", "base backends/api op-attributes runtime compiler/ir compiler profile"),
     Layer("apps", r"apps/", "base backends/api runtime compiler/ir op-attributes ops compiler program-file profile "
-          "reference-kernels cpu-kernels"),
+          "profiler reference-kernels cpu-kernels"),
     Layer("public C++ API", r"include/poptorch/", "", "torch"),
     Layer("poptorch", r"poptorch/", "public-C++-API base backends/api runtime compiler/ir op-attributes ops compiler "
-          "program-file profile reference-kernels cpu-kernels", "torch"),
+          "program-file profile profiler reference-kernels cpu-kernels", "torch"),
     Layer("examples", r"examples/", "public-C++-API", "torch"),
 ]
 

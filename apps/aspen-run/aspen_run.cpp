@@ -9,10 +9,14 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "aspen/profiler/engine_options.h"
+#include "aspen/profiler/profiler.h"
 #include "aspen/program_file/program_file.h"
 #include "backend.h"
 #include "npy.h"
@@ -21,6 +25,7 @@ namespace aspen {
 namespace {
 
 constexpr const char* kUsage = R"(usage: aspen-run PROGRAM [INPUT=FILE.npy ...] [--output FOLDER] [--threads N]
+                 [--profile FOLDER]
 
 Runs a program that was compiled and exported for inference (compileAndExport, docs/deploy.md).
 
@@ -29,6 +34,8 @@ Runs a program that was compiled and exported for inference (compileAndExport, d
                    program was compiled for or, along the first axis, any number of them, the same for all inputs
   --output FOLDER  where the results go, as FOLDER/<output>.npy for all batches; . by default
   --threads N      how many threads to use; by default as many as there are cpus (or ASPEN_NUM_THREADS)
+  --profile FOLDER writes a profile of the run (docs/profile-format.md) to FOLDER/inference; POPLAR_ENGINE_OPTIONS with
+                   autoReport.all and autoReport.directory does so, too
   --help           this text
 
 A program runs where it was compiled for: the same version of Aspen and the same instruction set (ASPEN_CPU_ISA).
@@ -36,6 +43,7 @@ A program runs where it was compiled for: the same version of Aspen and the same
 
 struct Arguments {
   std::filesystem::path program, output = ".";
+  std::optional<std::filesystem::path> profile;
   std::map<std::string, std::filesystem::path> inputs;
   std::size_t threads = 0;
   bool wants_help = false;
@@ -55,9 +63,10 @@ Arguments parse(const std::vector<std::string>& words) {
     const auto equals = word.find('=');
     if (word == "--help" || word == "-h") {
       result.wants_help = true;
-    } else if (word == "--output" || word == "--threads") {
+    } else if (word == "--output" || word == "--threads" || word == "--profile") {
       if (++i == words.size()) throw UserError("{} wants a value; see aspen-run --help.", word);
       if (word == "--output") result.output = words[i];
+      if (word == "--profile") result.profile = words[i];
       if (word == "--threads") result.threads = parse_threads(words[i]);
     } else if (word.starts_with("--")) {
       throw UserError("there is no option \"{}\"; see aspen-run --help.", word);
@@ -170,6 +179,19 @@ std::filesystem::path file_of(const std::filesystem::path& folder, std::string n
   return folder / (name + ".npy");
 }
 
+// nullptr: nobody asks for a profile.
+std::unique_ptr<Profiler> profiler_for(const Arguments& arguments, const std::shared_ptr<const Program>& program,
+                                       const Backend& backend, std::int64_t device_iterations) {
+  const auto directory = arguments.profile ? arguments.profile : profile_directory(engine_options_of_environment());
+  if (!directory) return nullptr;
+  auto profiler = std::make_unique<Profiler>(ProfileSettings{.folder = *directory / "inference", .model = "inference"});
+  profiler->set_program({.program = program,
+                         .backend = backend.fingerprint(),
+                         .device_iterations = device_iterations,
+                         .is_loaded = true});
+  return profiler;
+}
+
 void run(const Arguments& arguments) {
   const auto backend = best_backend();
   const auto [program, state] = load(arguments.program, *backend);
@@ -183,10 +205,12 @@ void run(const Arguments& arguments) {
   if (!std::filesystem::is_directory(arguments.output)) {
     throw UserError("--output \"{}\" is not a folder.", arguments.output.string());
   }
-  Executor executor(program, {.num_threads = arguments.threads});
-  restore(executor, state);
   RunRequest request{.device_iterations = inputs.batches / at_once,
                      .gradient_accumulation = program->gradient_accumulation};
+  const auto profiler = profiler_for(arguments, program, *backend, request.device_iterations);
+  Executor executor(
+      program, {.num_threads = arguments.threads, .recorder = profiler == nullptr ? nullptr : profiler->recorder()});
+  restore(executor, state);
   for (const Array& array : inputs.arrays) request.inputs.push_back(array.bytes.data());
   std::vector<Array> outputs;
   for (const ProgramTensor& output : program->outputs) outputs.push_back(stacked(output, inputs.batches));

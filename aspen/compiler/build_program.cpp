@@ -39,8 +39,11 @@ bool has_half_partials(const Op& op, const CompileOptions& options) {
 
 using Clock = std::chrono::steady_clock;
 
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+// Tells who wants to know, and returns milliseconds for the log.
+double end_phase(const CompileOptions& options, const char* phase, Clock::time_point start) {
+  const auto elapsed = Clock::now() - start;
+  if (options.timed) options.timed(phase, elapsed);
+  return std::chrono::duration<double, std::milli>(elapsed).count();
 }
 
 class ProgramBuilder {
@@ -54,7 +57,7 @@ class ProgramBuilder {
     make_all_kernels();
     auto start = Clock::now();
     MemoryPlan plan = plan_memory(graph_, [this](const Op& op) { return demand(op); });
-    log::debug("memory plan: {:.2f} ms", milliseconds_since(start));
+    log::debug("memory plan: {:.2f} ms", end_phase(options_, "memory plan", start));
     auto program = std::make_unique<Program>();
     program->name = graph_.name();
     describe_interface(plan, *program);
@@ -98,7 +101,8 @@ class ProgramBuilder {
     if (options_.choices != nullptr) choose(ops);
     MadeKernels kernels = make_kernels(requests, backend_);
     for (std::size_t i = 0; i < ops.size(); ++i) made_[ops[i]].kernel = taken(kernels.of_request[i], *ops[i]);
-    log::debug("kernels: {:.2f} ms, {} for {} ops", milliseconds_since(start), kernels.num_made, ops.size());
+    log::debug("kernels: {:.2f} ms, {} for {} ops", end_phase(options_, "kernels", start), kernels.num_made,
+               ops.size());
   }
 
   void choose(const std::vector<const Op*>& ops) {
@@ -106,7 +110,7 @@ class ProgramBuilder {
     std::vector<KernelWish> wishes;
     for (const Op* op : ops) wishes.push_back({&made_.at(op).request, op->def().num_products(*op)});
     choose_kernels(wishes, backend_, *options_.choices);
-    log::debug("choice of kernels: {:.2f} ms", milliseconds_since(start));
+    log::debug("choice of kernels: {:.2f} ms", end_phase(options_, "kernels/choice", start));
   }
 
   OpDemand demand(const Op& op) const {

@@ -1,6 +1,7 @@
 #include "aspen/compiler/compile.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
 
@@ -52,7 +53,9 @@ std::unique_ptr<Program> compile(Graph& graph, const CompileOptions& options, co
   }
   auto passes = options.training ? training_pipeline() : inference_pipeline();
   std::vector<std::string> tensor_names;
+  const auto start = std::chrono::steady_clock::now();
   run_passes(graph, passes, {.options = options, .backend = &backend, .tensor_names = &tensor_names});
+  if (options.timed) options.timed("passes", std::chrono::steady_clock::now() - start);
   auto program = build_program(graph, options, backend);
   program->tensor_names = std::move(tensor_names);
   program->training = options.training;

@@ -1,6 +1,7 @@
 // From a captured graph to a program. The passes and their order are in passes/pipeline.cpp.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -129,6 +130,8 @@ struct CompileOptions {
   // after the last. Said by the environment variable ASPEN_VERIFY (1 or 0); without it, builds with assertions do.
   bool verify_passes = verifies_by_default();
   std::function<void(double fraction)> progress;
+  // Told how long each part of the compilation took; one within another has a longer name: "passes/differentiate".
+  std::function<void(const std::string& phase, std::chrono::nanoseconds duration)> timed;
   // Where choices among close kernels are looked up and kept; nullptr: rules decide alone. See choose_kernels.h.
   std::shared_ptr<ChoiceTable> choices;
 };

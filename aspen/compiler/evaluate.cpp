@@ -37,4 +37,14 @@ std::string describe(const Location& location) {
   return location.scope + " (" + location.source + ")";
 }
 
+Location split_location(const std::string& text) {
+  const auto open = text.find(" (");
+  if (open != std::string::npos && text.ends_with(')')) {
+    return {.scope = text.substr(0, open), .source = text.substr(open + 2, text.size() - open - 3)};
+  }
+  // A line of a source has a number behind a colon, a path of modules has none.
+  const bool is_source = text.find(':') != std::string::npos;
+  return is_source ? Location{.scope = "", .source = text} : Location{.scope = text, .source = ""};
+}
+
 }  // namespace aspen

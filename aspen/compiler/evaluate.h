@@ -17,5 +17,7 @@ std::vector<std::vector<std::byte>> evaluate(const Op& op, const std::vector<con
 
 // "encoder/conv1 (model.py:42)": where an op was captured, for messages.
 std::string describe(const Location& location);
+// Back from such a text.
+Location split_location(const std::string& text);
 
 }  // namespace aspen

@@ -2,7 +2,8 @@
 // runtime and the front end, kept as JSON (profile_json.h, docs/profile-format.md), shown by the report page.
 //
 // Times are nanoseconds since the profile began, durations nanoseconds. Tables refer to each other by row; -1: none.
-// Everything measured covers the whole run (calls, totals of ops) but for the trace, which may hold some calls only.
+// Everything measured covers the whole run, but for the trace, which may hold some calls only, ops, which are timed in
+// some calls, and calls between the first and the latest, if there are very many.
 #pragma once
 
 #include <cstdint>
@@ -91,7 +92,7 @@ struct Op {
   // Of one call.
   double flops = 0;
   std::int64_t bytes_read = 0, bytes_written = 0;
-  // Of all calls in all replicas.
+  // Of all calls in all replicas that were timed.
   std::int64_t calls = 0, duration = 0, shortest = 0, longest = 0;
 };
 

@@ -46,6 +46,12 @@ bool Crew::computes() const {
   return any;
 }
 
+bool Crew::has(const Worker& worker) const {
+  bool found = false;
+  for_each_worker([&](const Worker& member) { found = found || &member == &worker; });
+  return found;
+}
+
 void Crew::run_with_others(const RunPlan& plan) noexcept {
   try {
     run(plan);
@@ -62,20 +68,26 @@ void Crew::run_with_others(const RunPlan& plan) noexcept {
 void Crew::run(const RunPlan& plan) {
   is_updating_ = false;
   for_each_worker([&](Worker& worker) { worker.begin(plan); });
+  plan.is_recorded ? run_cycles<true>(plan) : run_cycles<false>(plan);
+}
+
+template <bool kRecorded>
+void Crew::run_cycles(const RunPlan& plan) {
   auto now = last_asked_ = Clock::now();
   for (std::int64_t cycle = 0; cycle < plan.cycles; ++cycle) {
     const std::int64_t first = cycle * plan.rounds, last = first + plan.rounds - 1;
     for_each_worker([&](Worker& worker) { worker.give_variables(first, last); });
-    run_steps(plan, first, now);
-    if (has_cycle_end_) finish_cycle(plan, cycle, now);
+    run_steps<kRecorded>(plan, first, now);
+    if (has_cycle_end_) finish_cycle<kRecorded>(plan, cycle, now);
     for_each_worker([&](Worker& worker) { worker.give_variables(last, last + 1); });
   }
 }
 
 // Replicas that add to what all share go through the tasks side by side, the others one after the other.
+template <bool kRecorded>
 void Crew::run_steps(const RunPlan& plan, std::int64_t first, Clock::time_point& now) {
   const auto run = [&](const std::vector<Worker*>& worker_of, const TaskRun& next) {
-    worker_of[next.task]->run_step(next.task, first + next.round, now);
+    worker_of[next.task]->template run_step<kRecorded>(next.task, first + next.round, now);
     if (control_ == nullptr) ask_to_stop(plan, now);
   };
   const std::vector<TaskRun>& order = (*plan.step_order)[number_];
@@ -90,13 +102,16 @@ void Crew::run_steps(const RunPlan& plan, std::int64_t first, Clock::time_point&
   }
 }
 
+template <bool kRecorded>
 void Crew::finish_cycle(const RunPlan& plan, std::int64_t cycle, Clock::time_point& now) {
-  meet_before_update();
+  meet_before_update((cycle + 1) * plan.rounds - 1);
   is_updating_ = true;
   now = Clock::now();
   // All replicas get through with a task before any begins the next one, which may need what the others have found.
   for (const TaskRun& next : (*plan.update_order)[number_]) {
-    for (const auto& worker_of : update_workers_) worker_of[next.task]->run_update(next.task, cycle, now);
+    for (const auto& worker_of : update_workers_) {
+      worker_of[next.task]->template run_update<kRecorded>(next.task, cycle, now);
+    }
   }
   for_each_worker([&](Worker& worker) { worker.refresh(cycle); });
   for_each_worker([&](const Worker& worker) { worker.await_refreshes(cycle); });
@@ -104,7 +119,7 @@ void Crew::finish_cycle(const RunPlan& plan, std::int64_t cycle, Clock::time_poi
   now = Clock::now();
 }
 
-void Crew::meet_before_update() {
+void Crew::meet_before_update(std::int64_t last_micro_batch) {
   Clock::duration adding{};
   if (control_ != nullptr) {
     adding = control_->meet_before_update(patience_);
@@ -114,6 +129,12 @@ void Crew::meet_before_update() {
     adding = Clock::now() - start;
   }
   for_each_worker([&](Worker& worker) { worker.add_exchange(adding); });
+  if (adding == Clock::duration::zero()) return;
+  // The thread did it, for all of its devices: the first one shows it.
+  Worker& first = *workers_.front().front();
+  if (first.record() == nullptr) return;
+  const auto end = Clock::now();
+  first.record()->add(WorkerEvent::Kind::kExchange, last_micro_batch, end - adding, end);
 }
 
 void Crew::ask_to_stop(const RunPlan& plan, Clock::time_point now) {

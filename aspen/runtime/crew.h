@@ -19,6 +19,7 @@ class Crew {
 
   void set_thread(const WorkerThread& thread);
   bool computes() const;
+  bool has(const Worker& worker) const;
 
   // As the only crew: throws the error of an op, or Interrupted.
   void run(const RunPlan& plan);
@@ -30,10 +31,14 @@ class Crew {
  private:
   using Clock = Worker::Clock;
 
+  template <bool kRecorded>
+  void run_cycles(const RunPlan& plan);
   // `now` is moved on, as in Worker::run_step.
+  template <bool kRecorded>
   void run_steps(const RunPlan& plan, std::int64_t first, Clock::time_point& now);
+  template <bool kRecorded>
   void finish_cycle(const RunPlan& plan, std::int64_t cycle, Clock::time_point& now);
-  void meet_before_update();
+  void meet_before_update(std::int64_t last_micro_batch);
   void ask_to_stop(const RunPlan& plan, Clock::time_point now);
   template <class F>
   void for_each_worker(const F& call) const {

@@ -20,6 +20,7 @@
 #include "aspen/runtime/replica_memory.h"
 #include "aspen/runtime/replica_reduction.h"
 #include "aspen/runtime/run_control.h"
+#include "aspen/runtime/run_recorder.h"
 #include "aspen/runtime/spin.h"
 #include "aspen/runtime/task_order.h"
 #include "aspen/runtime/thread_plan.h"
@@ -117,6 +118,7 @@ struct Executor::State {
     make_crews();
     start_threads();
     reserve();
+    if (options.recorder) record_workers();
   }
 
   void make_crews() {
@@ -137,6 +139,19 @@ struct Executor::State {
     std::sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) {
       return std::pair(a->replica(), a->device()) < std::pair(b->replica(), b->device());
     });
+  }
+
+  void record_workers() {
+    std::vector<RecordedWorker> recorded;
+    for (const auto& worker : workers) {
+      const auto crew = std::find_if(crews.begin(), crews.end(), [&](const Crew& one) { return one.has(*worker); });
+      recorded.push_back({.replica = worker->replica(),
+                          .device = worker->device(),
+                          .crew = static_cast<std::size_t>(crew - crews.begin()),
+                          .num_threads = worker->num_threads()});
+    }
+    options.recorder->prepare(*program, recorded);
+    for (std::size_t i = 0; i < workers.size(); ++i) workers[i]->set_record(&options.recorder->record(i));
   }
 
   // Shares out the cpus: to the caller's thread and helpers, or to the crews that compute. Those that only move values
@@ -223,6 +238,7 @@ struct Executor::State {
     plan.cycles = program->training ? request.device_iterations : 1;
     plan.rounds = request.device_iterations * request.gradient_accumulation / plan.cycles;
     plan.step_order = &step_order(plan.rounds);
+    plan.is_recorded = options.recorder != nullptr;
     return plan;
   }
 
@@ -282,20 +298,23 @@ struct Executor::State {
     }
     RunPlan plan = this->plan(request);
     auto start = std::chrono::steady_clock::now();
-    auto finish = [&] {
-      total_time = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (options.recorder) options.recorder->begin_call(start, plan.cycles * plan.rounds);
+    auto finish = [&](bool is_finished) {
+      const auto end = std::chrono::steady_clock::now();
+      total_time = std::chrono::duration<double>(end - start).count();
       step += num_finished(plan);
+      if (options.recorder) options.recorder->end_call(end, is_finished);
     };
     try {
       run_workers(plan);
     } catch (...) {
-      finish();
+      finish(false);
       watch.finish_run(plan.cycles);
       variables.reset_accumulators();
       if (update_failed()) variables.reconcile();
       throw;
     }
-    finish();
+    finish(true);
     watch.finish_run(plan.cycles);
     for (auto& of_replica : sinks) {
       for (auto& sink : of_replica) sink.finish();

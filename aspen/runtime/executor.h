@@ -75,6 +75,8 @@ struct DeviceMemory {
   std::size_t slot_bytes = 0, host_slot_bytes = 0;
 };
 
+class RunRecorder;
+
 struct ExecutorOptions {
   // To share out between the devices; 0: ASPEN_NUM_THREADS or, without it, as many as the process may use.
   std::size_t num_threads = 0;
@@ -82,6 +84,8 @@ struct ExecutorOptions {
   bool thread_per_device = false;
   // Fills the memory with a pattern first, so that memory() can tell which bytes a run has touched.
   bool measures_memory = false;
+  // Is told what the devices do and when; nullptr: nobody asks, and it costs nothing.
+  std::shared_ptr<RunRecorder> recorder = nullptr;
 };
 
 class Executor {

@@ -34,6 +34,12 @@ std::vector<std::size_t> unread_inputs(const Program& program) {
   return unread;
 }
 
+std::size_t first_backward(const Task& task) {
+  const auto is_backward = [](const Instruction& instruction) { return instruction.is_backward; };
+  const auto found = std::find_if(task.instructions.begin(), task.instructions.end(), is_backward);
+  return static_cast<std::size_t>(found - task.instructions.begin());
+}
+
 double seconds(Worker::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -85,6 +91,8 @@ Worker::Section Worker::bind(const std::vector<Task>& tasks, const std::vector<R
     section.own_index[t] = section.tasks.size();
     OwnTask& own = section.tasks.emplace_back(OwnTask{.bound = BoundTask(tasks[t], memories, replica_)});
     own.choice = choice_.add_task(tasks[t].instructions.size());
+    own.first_total = std::exchange(num_instructions_, num_instructions_ + tasks[t].instructions.size());
+    own.first_backward = first_backward(tasks[t]);
     for (const BoundCopy& input : own.bound.inputs()) own.arrivals.push_back({input.tensor, input.address, {}});
     if (t == 0 && !is_update && program_.has_transfers) {
       for (const std::size_t input : unread_inputs(program_)) own.arrivals.push_back({.input = input});
@@ -145,6 +153,7 @@ void Worker::count(OwnTask& task, std::int64_t finished, Clock::duration busy) {
   if (task.progress != nullptr) task.progress->set(finished);
 }
 
+template <bool kRecorded>
 void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_point& now) {
   OwnTask& task = step_[number];
   if (control_ != nullptr) {
@@ -157,12 +166,28 @@ void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_
   task.bound.enter_call([&](std::size_t input) { return input_at(input, micro_batch); },
                         [&](std::size_t output) { return sinks_[output].place(micro_batch); });
   copy_inputs(task, micro_batch, now);
-  run_instructions(task, number, micro_batch, false);
+  const auto received = now;
+  if constexpr (kRecorded) record_->begin_instructions(now, task.first_total, task.first_backward);
+  run_instructions<kRecorded>(task, number, micro_batch, false);
   now = Clock::now();
+  const auto computed = now;
   copy_outputs(task.bound, micro_batch, now);
   count(task, micro_batch + 1, now - begin);
+  if constexpr (kRecorded) {
+    record_->end_task({.kind = WorkerEvent::Kind::kStep,
+                       .task = static_cast<std::int32_t>(number),
+                       .micro_batch = micro_batch,
+                       .begin = begin,
+                       .received = received,
+                       .computed = computed,
+                       .end = now});
+  }
 }
 
+template void Worker::run_step<false>(std::size_t, std::int64_t, Clock::time_point&);
+template void Worker::run_step<true>(std::size_t, std::int64_t, Clock::time_point&);
+
+template <bool kRecorded>
 void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_point& now) {
   OwnTask& task = update_[number];
   if (control_ != nullptr) {
@@ -173,10 +198,23 @@ void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_poin
   std::int64_t micro_batch = (cycle + 1) * plan_->rounds - 1;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(cycle);
-  run_instructions(task, number, micro_batch, true);
+  if constexpr (kRecorded) record_->begin_instructions(now, task.first_total, task.first_backward);
+  run_instructions<kRecorded>(task, number, micro_batch, true);
   now = Clock::now();
   count(task, cycle + 1, now - begin);
+  if constexpr (kRecorded) {
+    record_->end_task({.kind = WorkerEvent::Kind::kUpdate,
+                       .task = static_cast<std::int32_t>(number),
+                       .micro_batch = micro_batch,
+                       .begin = begin,
+                       .received = begin,
+                       .computed = now,
+                       .end = now});
+  }
 }
+
+template void Worker::run_update<false>(std::size_t, std::int64_t, Clock::time_point&);
+template void Worker::run_update<true>(std::size_t, std::int64_t, Clock::time_point&);
 
 void Worker::give_variables(std::int64_t first, std::int64_t end) {
   if (given_variables_.empty()) return;
@@ -189,6 +227,7 @@ void Worker::give_variables(std::int64_t first, std::int64_t end) {
     }
   }
   transfers_ += now - begin;
+  if (record() != nullptr && now != begin) record_->add(WorkerEvent::Kind::kGiven, first, begin, now);
 }
 
 void Worker::refresh(std::int64_t cycle) {
@@ -196,7 +235,9 @@ void Worker::refresh(std::int64_t cycle) {
   if (!refresh_.empty()) {
     auto start = Clock::now();
     aspen::run(refresh_);
-    exchange_ += Clock::now() - start;
+    const auto end = Clock::now();
+    exchange_ += end - start;
+    if (record() != nullptr) record_->add(WorkerEvent::Kind::kExchange, (cycle + 1) * plan_->rounds - 1, start, end);
   }
   if (control_ != nullptr) control_->refresh(replica_, device_).set(cycle + 1);
 }
@@ -242,6 +283,7 @@ void Worker::copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock
   transfers_ += now - ready;
 }
 
+template <bool kRecorded>
 void Worker::run_instructions(const OwnTask& own, std::size_t number, std::int64_t micro_batch, bool is_update) {
   const BoundTask& task = own.bound;
   const BoundInstruction* current = nullptr;
@@ -275,6 +317,7 @@ void Worker::run_instructions(const OwnTask& own, std::size_t number, std::int64
       } else {
         bound.instruction->kernel->run(args);
       }
+      if constexpr (kRecorded) record_->end_instruction(place);
       if (is_trial) choice_.end_instruction(own.choice, place, Clock::now());
     }
   } catch (const std::exception&) {

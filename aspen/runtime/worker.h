@@ -13,6 +13,7 @@
 #include "aspen/runtime/overflow_watch.h"
 #include "aspen/runtime/replica_memory.h"
 #include "aspen/runtime/run_control.h"
+#include "aspen/runtime/run_recorder.h"
 #include "aspen/runtime/task_order.h"
 #include "aspen/runtime/team_choice.h"
 #include "aspen/runtime/thread_plan.h"
@@ -29,6 +30,7 @@ struct RunPlan {
   std::int64_t cycles = 1, rounds = 1;
   std::uint64_t seed = 0, first_step = 0;
   OverflowWatch* watch = nullptr;  // nullptr: nobody watches
+  bool is_recorded = false;        // by the records of the workers
 };
 
 // The thread a worker runs on.
@@ -50,15 +52,20 @@ class Worker {
     thread_ = thread;
     context_.team = thread.team;
   }
+  void set_record(WorkerRecord* record) { record_ = record; }
   bool computes() const { return computes_; }
   std::size_t replica() const { return replica_; }
   std::size_t device() const { return device_; }
+  std::size_t num_threads() const { return thread_.team == nullptr ? 1 : thread_.team->num_threads(); }
 
   // Forgets the last run.
   void begin(const RunPlan& plan);
   // Tasks by their number in the program. Throw the error of an op, with its place, or Stopped. `now` is moved on to
-  // the end of the task: to read the clock takes as long as a small op.
+  // the end of the task: to read the clock takes as long as a small op. Without a record they are other functions,
+  // which know nothing of it.
+  template <bool kRecorded>
   void run_step(std::size_t task, std::int64_t micro_batch, Clock::time_point& now);
+  template <bool kRecorded>
   void run_update(std::size_t task, std::int64_t cycle, Clock::time_point& now);
   // Gives the host the variables that are outputs, as they are now, as those of the micro-batches [first, end).
   void give_variables(std::int64_t first, std::int64_t end);
@@ -68,6 +75,7 @@ class Worker {
   void await_refreshes(std::int64_t cycle) const;
 
   void add_exchange(Clock::duration time) { exchange_ += time; }
+  WorkerRecord* record() const { return plan_->is_recorded ? record_ : nullptr; }
   DeviceTime time(double total) const;       // of the last run, which took `total` seconds
   std::int64_t num_finished_rounds() const;  // in the last run, of all step tasks
   double transfer_time() const;              // seconds of the last run spent on inputs and outputs
@@ -96,6 +104,8 @@ class Worker {
     std::vector<Arrival> arrivals;
     std::vector<CounterWait> waits;
     std::size_t choice = 0;               // its number in choice_
+    std::size_t first_total = 0;          // of its instructions, in WorkerRecord::totals
+    std::size_t first_backward = 0;       // instruction; those of a task without any: their number
     ProgressCounter* progress = nullptr;  // nullptr: no other crew waits for this task
     std::int64_t runs = 0;
     Clock::duration busy{};
@@ -117,6 +127,7 @@ class Worker {
   void copy_inputs(OwnTask& task, std::int64_t micro_batch, Clock::time_point& now);
   void copy_outputs(const BoundTask& task, std::int64_t micro_batch, Clock::time_point& now);
   // number: of the task in the program.
+  template <bool kRecorded>
   void run_instructions(const OwnTask& task, std::size_t number, std::int64_t micro_batch, bool is_update);
   void run_in_turn(const BoundInstruction& bound, const KernelArgs& args, std::int64_t micro_batch) const;
   void run_watched(const BoundInstruction& bound, const KernelArgs& args, const OverflowWatch::Place& place) const;
@@ -137,6 +148,8 @@ class Worker {
   std::vector<CounterWait> before_refresh_, before_steps_;
   std::vector<MemoryCopy> refresh_;
   TeamChoice choice_;
+  WorkerRecord* record_ = nullptr;
+  std::size_t num_instructions_ = 0;
 
   // Of the current or last run.
   const RunPlan* plan_ = nullptr;

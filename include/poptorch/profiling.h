@@ -1,7 +1,7 @@
-// Trace points: what a program and the library do, and when. With PVTI_OPTIONS={"enable": "true"} in the environment
-// they are written to a file that viewers of Chrome's trace format show (Perfetto, chrome://tracing); without, they
-// cost nothing. The library's own are on the channels "poptorch.trainingModel", "poptorch.inferenceModel" and
-// "poptorch.DataLoader".
+// Trace points: what a program and the library do, and when. While a model is profiled (Options::enableProfiling) they
+// are part of its profile. With PVTI_OPTIONS={"enable": "true"} in the environment they are written to a file that
+// viewers of Chrome's trace format show (Perfetto, chrome://tracing); without either, they cost nothing. The library's
+// own are on the channels "poptorch.trainingModel", "poptorch.inferenceModel" and "poptorch.DataLoader".
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,13 @@
 
 namespace poptorch::profiling {
 
-// Whether trace points are written. Error: PVTI_OPTIONS is not JSON.
+// The channel of data loaders, and the point that is a wait for the next item.
+inline constexpr std::string_view kLoaderChannel = "poptorch.DataLoader", kNextItem = "__next__";
+
+// Whether trace points are kept: in a profile, or in a file of their own. Error: PVTI_OPTIONS is not JSON.
 bool isTracing();
+// Whether PVTI_OPTIONS asks for that file.
+bool isWritingTrace();
 
 // From its making to its end, on the thread that makes it.
 class Tracepoint {

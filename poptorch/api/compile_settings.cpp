@@ -9,6 +9,7 @@
 #include "aspen/base/log.h"
 #include "aspen/base/log_directory.h"
 #include "aspen/base/log_repeats.h"
+#include "aspen/profiler/engine_options.h"
 #include "poptorch/api/batching.h"
 #include "poptorch/api/option_setters.h"
 #include "poptorch/api/popart_keys.h"
@@ -84,23 +85,32 @@ void check_reduction(const OptionStore& options) {
   }
 }
 
-void check_profiling(const OptionStore& options) {
+// Of the environment, which wins, and of the options.
+aspen::EngineOptions engine_options(const OptionStore& options) {
   OptionDict engine = environment_engine_options();
   if (const OptionValue* given = options.find(kPopart, "engineOptions"))
     engine.merge(OptionDict(*given->as<OptionDict>()));
-  std::vector<std::string> asked;
-  for (const char* key : {"autoReport.all", "autoReport.outputExecutionProfile"}) {
-    const auto found = engine.find(std::string(key));
-    if (found == engine.end()) continue;
-    const auto* text = found->second.as<std::string>();
-    const bool is_true =
-        text == nullptr ? found->second.truth() : *text == "true" || *text == "True" || *text == "TRUE";
-    if (is_true) asked.push_back(key);
+  aspen::EngineOptions texts;
+  for (const auto& [key, value] : engine) {
+    const auto* name = std::get_if<std::string>(&key);
+    const auto* text = value.as<std::string>();
+    if (name == nullptr) continue;
+    texts[*name] = text == nullptr ? text_of(value) : *text;
+    if (*name != "autoReport.directory" || (text != nullptr && !text->empty())) continue;
+    throw Error(fmt::format("[compile] the engine option autoReport.directory is {}; expected the name of a folder.",
+                            text_of(value)));
   }
-  if (!asked.empty()) {
-    refuse(fmt::format("Profiling ({} of enableProfiling or POPLAR_ENGINE_OPTIONS)", fmt::join(asked, ", ")),
-           "measure the time of a call from the program");
+  return texts;
+}
+
+std::optional<aspen::ProfileSettings> profile_settings(const OptionStore& options, const std::string& name) {
+  const auto directory = aspen::profile_directory(engine_options(options));
+  if (!directory) return std::nullopt;
+  aspen::ProfileSettings made{.folder = *directory / name, .model = name};
+  for (const auto& [key, value] : options.changed()) {
+    made.options.push_back({std::get<std::string>(key), text_of(value)});
   }
+  return made;
 }
 
 void check_features(const OptionStore& options) {
@@ -262,8 +272,10 @@ void check_options(const OptionStore& options) {
   check_devices(options);
   check_reduction(options);
   check_features(options);
-  check_profiling(options);
+  static_cast<void>(engine_options(options));  // says what is wrong before anything is captured
 }
+
+bool is_profiled(const OptionStore& options) { return aspen::profile_directory(engine_options(options)).has_value(); }
 
 CompileSettings compile_settings(const OptionStore& options, const ExecutionStrategy& strategy, bool training,
                                  const std::set<std::int64_t>& ipus) {
@@ -301,6 +313,7 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   made.seed = seed(options);
   made.cache = cache_directory(options);
   made.backend = *options.get(kHost, "backend").as<std::string>();
+  made.profile = profile_settings(options, made.name);
   return made;
 }
 

@@ -15,6 +15,9 @@ class ExecutionStrategy;
 // The log counts anew which lines it repeats (maxRepeatLogs).
 void check_options(const OptionStore& options);
 
+// Whether enableProfiling or POPLAR_ENGINE_OPTIONS ask for a profile.
+bool is_profiled(const OptionStore& options);
+
 // Training.setAutomaticLossScaling.
 bool scales_loss_automatically(const OptionStore& options);
 

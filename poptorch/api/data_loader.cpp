@@ -12,6 +12,7 @@
 #include "poptorch/api/sampling.h"
 #include "poptorch/api/spelling.h"
 #include "poptorch/error.h"
+#include "poptorch/profiling.h"
 
 namespace poptorch {
 namespace {
@@ -120,6 +121,7 @@ DataLoader::Iterator DataLoader::begin() {
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
   if (state_ == nullptr) throw Error("[DataLoader] there is no item after the end of an epoch.");
   if (epoch_ != state_->epoch) throw Error("[DataLoader] a later loop over the loader has ended this one.");
+  const profiling::Tracepoint point(profiling::kLoaderChannel, profiling::kNextItem);
   State* state = std::exchange(state_, nullptr);  // an error ends the epoch, too
   if (state->reader.next(item_)) state_ = state;
   return *this;

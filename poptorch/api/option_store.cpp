@@ -201,7 +201,7 @@ void OptionStore::apply_json(const std::string& text, const std::string& source)
   for (const auto& [accessor, arguments] : json_calls(text, source)) apply(accessor, arguments);
 }
 
-std::string OptionStore::to_json() const {
+OptionDict OptionStore::changed() const {
   OptionDict calls;
   const auto standard = defaults();
   for (const auto& [group, values] : groups_) {
@@ -221,8 +221,10 @@ std::string OptionStore::to_json() const {
     calls.erase(proportions);
     calls["setAvailableMemoryProportion"] = named;
   }
-  return json_of(calls);
+  return calls;
 }
+
+std::string OptionStore::to_json() const { return json_of(changed()); }
 
 std::vector<std::string> OptionStore::entries(const std::string& group) const {
   std::vector<std::string> texts;

@@ -48,7 +48,8 @@ class OptionStore {
   std::vector<std::string> entries(const std::string& group) const;
   // Everything, as Options::toString has it; `strategy`: its text.
   std::string to_string(const std::string& strategy) const;
-  // All that differs from the defaults, as apply_json takes it.
+  // All that differs from the defaults, by accessor, and as apply_json takes it.
+  OptionDict changed() const;
   std::string to_json() const;
 
   // Short forms for settings that always exist.

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "aspen/base/log.h"
+#include "aspen/profiler/host_events.h"
 #include "poptorch/api/literal.h"
 #include "poptorch/error.h"
 
@@ -89,7 +90,9 @@ double microseconds(Clock::duration duration) { return std::chrono::duration<dou
 
 }  // namespace
 
-bool isTracing() { return folder().has_value(); }
+bool isWritingTrace() { return folder().has_value(); }
+
+bool isTracing() { return isWritingTrace() || aspen::host_events::is_on(); }
 
 Tracepoint::Tracepoint(std::string_view channel, std::string_view name) {
   if (!isTracing()) return;
@@ -100,11 +103,17 @@ Tracepoint::Tracepoint(std::string_view channel, std::string_view name) {
 
 Tracepoint::~Tracepoint() {
   if (channel_.empty()) return;
+  const auto end = Clock::now();
   try {
-    trace().write(fmt::format(
-        "{{\"name\": {}, \"cat\": {}, \"ph\": \"X\", \"ts\": {:.3f}, \"dur\": {:.3f}, \"pid\": {}, \"tid\": {}}},\n",
-        json_text(name_), json_text(channel_), microseconds(begin_.time_since_epoch()),
-        microseconds(Clock::now() - begin_), getpid(), syscall(SYS_gettid)));
+    if (isWritingTrace()) {
+      trace().write(fmt::format(
+          "{{\"name\": {}, \"cat\": {}, \"ph\": \"X\", \"ts\": {:.3f}, \"dur\": {:.3f}, \"pid\": {}, \"tid\": {}}},\n",
+          json_text(name_), json_text(channel_), microseconds(begin_.time_since_epoch()), microseconds(end - begin_),
+          getpid(), syscall(SYS_gettid)));
+    }
+    if (!aspen::host_events::is_on()) return;
+    if (channel_ == kLoaderChannel && name_ == kNextItem) aspen::host_events::add_loading(end - begin_);
+    aspen::host_events::add(std::move(channel_), std::move(name_), begin_, end);
   } catch (const std::exception& error) {
     aspen::log::error("a trace point was lost: {}", error.what());
   }

@@ -8,6 +8,7 @@
 
 #include "aspen/base/log.h"
 #include "aspen/compiler/ir/printer.h"
+#include "aspen/profiler/host_events.h"
 #include "aspen/program_file/choice_file.h"
 #include "poptorch/capture/host_data.h"
 #include "poptorch/capture/narrow.h"
@@ -150,20 +151,25 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
     }
   }
   captured_ = true;
-  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+  captured_from_ = start;
+  captured_until_ = std::chrono::steady_clock::now();
+  const std::chrono::duration<double, std::milli> elapsed = captured_until_ - start;
   aspen::log::debug("captured {}: {:.2f} ms, {} ops", training_ ? "training" : "inference", elapsed.count(),
                     graph_.ops().size());
   return outputs;
 }
 
 void Model::compile(const CompileSettings& settings) {
+  begin_profile(settings);
   const profiling::Tracepoint point(trace_channel(training_), "modelCompilation");
   if (!captured_) throw aspen::UserError("[compile] capture the model first.");
   if (is_compiled()) throw aspen::UserError("[compile] this model has been compiled already.");
   std::vector<std::string> listed;
   const aspen::CompileOptions options = compile_options(settings, listed);
   key_ = program_key(graph_, options);
+  const auto start = std::chrono::steady_clock::now();
   make_program(options, settings);
+  end_phase("compilation", start);
   recorder_.reset();
   take_program(options, settings);
   warn_of_narrow_tensors();
@@ -177,6 +183,11 @@ aspen::CompileOptions Model::compile_options(const CompileSettings& settings, st
   aspen::CompileOptions options = settings.options;
   options.training = training_;
   options.num_stages = num_stages_;
+  if (profiler_ != nullptr) {
+    options.timed = [this](const std::string& phase, std::chrono::nanoseconds duration) {
+      profiler_->add_phase("compilation/" + phase, duration);
+    };
+  }
   options.holds_inputs = settings.synthetic_data != SyntheticData::kOff;
   if (captured_) keep_buffers_apart(options.replicas);
   listed = split_groups(options.optimizer);
@@ -212,6 +223,33 @@ void Model::take_program(const aspen::CompileOptions& options, const CompileSett
   seed_ = settings.seed;
   if (options.holds_inputs) fill_inputs(settings.synthetic_data, settings.seed);
   for (std::size_t group = 0; group < settings.settings.size(); ++group) set_settings(group, settings.settings[group]);
+  if (profiler_ != nullptr) profile_program(options);
+}
+
+void Model::begin_profile(const CompileSettings& settings) {
+  if (!settings.profile) return;
+  if (!captured_) captured_from_ = captured_until_ = std::chrono::steady_clock::now();
+  profiler_ = std::make_unique<aspen::Profiler>(*settings.profile, captured_from_);
+  if (!captured_) return;
+  profiler_->add_phase("capture", captured_until_ - captured_from_);
+  aspen::host_events::add(std::string(trace_channel(training_)), "graphPreprocessing", captured_from_, captured_until_);
+}
+
+void Model::end_phase(const char* name, std::chrono::steady_clock::time_point start) {
+  if (profiler_ != nullptr) profiler_->add_phase(name, std::chrono::steady_clock::now() - start);
+}
+
+void Model::profile_program(const aspen::CompileOptions& options) {
+  aspen::ProfiledProgram profiled{.program = program_,
+                                  .backend = backend_->fingerprint(),
+                                  .execution = options.execution == aspen::Execution::kPhased ? "phased" : "",
+                                  .device_iterations = options.device_iterations,
+                                  .is_loaded = is_from_file_};
+  for (const HostTensor& entry : tensors_) {
+    if (entry.is_parameter) profiled.parameters.insert(entry.name);
+  }
+  profiler_->set_program(std::move(profiled));
+  aspen::log::info("the profile of \"{}\" is written to {}", program_->name, profiler_->folder().string());
 }
 
 std::string Model::last_capture_error() const { return recorder_ == nullptr ? "" : recorder_->last_error(); }

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "aspen/compiler/compile.h"
+#include "aspen/profiler/profiler.h"
 #include "aspen/program_file/sections.h"
 #include "aspen/runtime/executor.h"
 #include "poptorch/model/output_pool.h"
@@ -34,9 +36,10 @@ struct CompileSettings {
   SyntheticData synthetic_data = SyntheticData::kOff;
   std::string name;  // of the model, in messages and file names
   std::uint64_t seed = 0;
-  std::string backend;                       // empty: the best one built
-  std::vector<std::vector<float>> settings;  // per group of the optimizer, in the order of aspen::Setting
-  std::string cache;                         // the directory of an ExecutableCache; empty: none
+  std::string backend;                                 // empty: the best one built
+  std::vector<std::vector<float>> settings;            // per group of the optimizer, in the order of aspen::Setting
+  std::string cache;                                   // the directory of an ExecutableCache; empty: none
+  std::optional<aspen::ProfileSettings> profile = {};  // nothing: the model is not profiled
 };
 
 // An input as a model was captured with it: one micro-batch.
@@ -176,6 +179,9 @@ class Model {
   aspen::CompileOptions compile_options(const CompileSettings& settings, std::vector<std::string>& listed);
   void make_program(const aspen::CompileOptions& options, const CompileSettings& settings);
   void take_program(const aspen::CompileOptions& options, const CompileSettings& settings);
+  void begin_profile(const CompileSettings& settings);
+  void end_phase(const char* name, std::chrono::steady_clock::time_point start);
+  void profile_program(const aspen::CompileOptions& options);
   void check_tensors(const std::vector<StoredRole>& stored) const;
   void check_key(const StoredModel& stored) const;
   void take_interface(const StoredModel& stored);
@@ -233,6 +239,8 @@ class Model {
   // Numbers of the optimiser: each updated parameter has a variable of its own for them, settings___<index>.
   std::vector<std::vector<std::size_t>> indices_of_group_;
   std::map<std::string, std::size_t> index_of_parameter_;
+  std::chrono::steady_clock::time_point captured_from_{}, captured_until_{};
+  std::unique_ptr<aspen::Profiler> profiler_;  // nullptr: nobody asks for a profile
   std::unique_ptr<aspen::Executor> executor_;
   // What variables hold while there is no executor, as far as it differs from their initial contents.
   std::map<std::string, Bytes> parked_;

@@ -114,7 +114,9 @@ std::vector<ExampleInput> Model::example_inputs(const aspen::Sections& file) { r
 bool Model::is_training(const aspen::Sections& file) { return stored_model(file).training; }
 
 void Model::load(const aspen::Sections& file, const CompileSettings& settings, FileContents contents) {
+  begin_profile(settings);
   const profiling::Tracepoint point(trace_channel(training_), "loadExecutable");
+  const auto start = std::chrono::steady_clock::now();
   if (is_compiled()) throw aspen::UserError("[load] this model has been compiled already.");
   const StoredModel stored = stored_model(file);
   if (stored.training != training_) {
@@ -137,6 +139,7 @@ void Model::load(const aspen::Sections& file, const CompileSettings& settings, F
   program_ = std::move(program);
   recorder_.reset();
   is_from_file_ = true;
+  end_phase("loading", start);
   take_program(options, settings);
   if (contents == FileContents::kAll) take_contents(file, stored.has_random_state);
 }

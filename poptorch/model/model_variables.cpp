@@ -46,7 +46,8 @@ void Model::attach() {
   if (is_attached()) throw aspen::UserError("[attach] the model is attached to its device already.");
   const char* measures = std::getenv("ASPEN_MEASURE_MEMORY");
   executor_ = std::make_unique<aspen::Executor>(
-      program_, aspen::ExecutorOptions{.measures_memory = measures != nullptr && std::string_view(measures) == "1"});
+      program_, aspen::ExecutorOptions{.measures_memory = measures != nullptr && std::string_view(measures) == "1",
+                                       .recorder = profiler_ != nullptr ? profiler_->recorder() : nullptr});
   executor_->set_random_state(seed_, step_);
   for (const auto& [name, bytes] : parked_) executor_->write_variable(name, bytes);
   parked_.clear();

@@ -134,9 +134,10 @@ std::vector<ProgramKey::Setting> settings_of(const aspen::CompileOptions& option
                recompute, locations, liveness, prefetch_depth, separate_backward_phase, replicas, input_grouping,
                checks_floats, anchors, holds_inputs, half_dot_partials, half_conv_partials, bfloat16_products,
                stochastic_rounding, automatic_loss_scaling, optimizer, min_group_elements, skip_passes, verify_passes,
-               progress, choices] = options;
-  static_cast<void>(verify_passes);  // these two change no program
+               progress, timed, choices] = options;
+  static_cast<void>(verify_passes);  // these three change no program
   static_cast<void>(progress);
+  static_cast<void>(timed);
   static_cast<void>(choices);  // a program that is found has those of its first compilation
   const auto& [weights, optimizer_state, accumulators, activations] = locations;
   SettingList list;

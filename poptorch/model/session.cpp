@@ -1,6 +1,7 @@
 #include "poptorch/model/session.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "aspen/base/log.h"
 #include "poptorch/model/trace_channel.h"
@@ -124,7 +125,8 @@ void Session::save(aspen::Sections& file, bool with_random_state) {
 void Session::take_weights_of_file() { compiled("load").download_weights(); }
 
 std::vector<at::Tensor> Session::run(const std::vector<at::Tensor>& inputs, const std::function<bool()>& should_stop) {
-  const profiling::Tracepoint point(trace_channel(training_), "modelExecution");
+  std::optional<profiling::Tracepoint> point;  // a profile knows its calls anyway
+  if (profiling::isWritingTrace()) point.emplace(trace_channel(training_), "modelExecution");
   refresh();
   if (training_) optimizer_->before_run();
   if (training_) weights_->set_stale();  // also if the call is interrupted: some updates may have been made

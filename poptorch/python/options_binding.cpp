@@ -221,6 +221,7 @@ void bind_rules(py::module_& module) {
   module.def("check_may_attach", &check_may_attach, py::arg("options"));
   module.def("check_may_group", &check_may_group, py::arg("name"), py::arg("parameter"), py::arg("is_compiled"));
   module.def("attaches_when_compiled", &attaches_when_compiled, py::arg("options"));
+  module.def("is_profiled", &is_profiled, py::arg("options"));
   module.def("required_ipus", [](const OptionStore& options, const std::set<std::int64_t>& used) {
     return required_ipus(ipu_request(options, used));
   });

@@ -270,7 +270,6 @@ TEST(Options, WhatTheEngineCannotDoIsSaidAtCompilation) {
             "[_Popart] option \"outlineThreshold\" has the value \"1\"; expected a number.");
   EXPECT_TRUE(contains(with([](Options& o) { o.Popart.set("autoRecomputation", 9); }), "an int from 0 to 4"));
   EXPECT_TRUE(contains(with([](Options& o) { o.Distributed.configureProcessId(0, 2); }), "2 processes"));
-  EXPECT_TRUE(contains(with([](Options& o) { o.enableProfiling(); }), "Profiling (autoReport.all"));
   EXPECT_TRUE(contains(with([](Options& o) { o.Popart.set("meanAccumulationAndReplicationReductionStrategy", 2); }),
                        "MeanReductionStrategy::PostAndLoss is no longer available"));
   EXPECT_TRUE(contains(with([](Options& o) { o.useOfflineIpuTarget().useIpuModel(true); }), "useIpuModel(true)"));

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "aspen/runtime/run_recorder.h"
 #include "tests/cpu/allocation_count.h"
 #include "tests/cpu/network_trainer.h"
 
@@ -40,11 +41,14 @@ TEST_P(Allocations, AreNoneWhileAProgramRuns) {
   if (!counts_allocations()) GTEST_SKIP() << "the sanitizer has an allocator of its own";
   for (const Way& way : ways_with_replicas()) {
     for (bool thread_per_device : {false, true}) {
-      NetworkTrainer trainer(GetParam(), way, {.num_threads = 2, .thread_per_device = thread_per_device});
+      auto recorder = thread_per_device ? std::make_shared<RunRecorder>() : nullptr;
+      NetworkTrainer trainer(GetParam(), way,
+                             {.num_threads = 2, .thread_per_device = thread_per_device, .recorder = recorder});
       trainer.run();
       long before = num_allocations();
       trainer.run();
-      EXPECT_EQ(num_allocations() - before, 0) << way.name << (thread_per_device ? ", a thread per device" : "");
+      EXPECT_EQ(num_allocations() - before, 0)
+          << way.name << (thread_per_device ? ", a thread per device, recorded" : "");
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "apps/aspen-run/npy.h"
 #include "aspen/compiler/compile.h"
 #include "aspen/compiler/ir/parser.h"
+#include "aspen/profile/profile_json.h"
 #include "aspen/program_file/program_file.h"
 #include "example_programs.h"
 #include "tests/support/backends.h"
@@ -102,6 +103,28 @@ TEST_F(AspenRun, RunsAllBatchesOfTheFiles) {
     EXPECT_EQ(values<std::int32_t>(shifted), (std::vector<std::int32_t>{6, 7, 8, 9}));
     fs::remove(in("y.npy"));
   }
+}
+
+TEST_F(AspenRun, LeavesAProfileIfAskedTo) {
+  store(kLinear, {});
+  EXPECT_EQ(run("@/program x=@/x.npy label=@/label.npy --output @/ --profile @/profiles").code, 0);
+  const profile::Profile profile = profile::read_profile(in("profiles") / "inference" / "profile.pop");
+  EXPECT_TRUE(profile.run.complete);
+  ASSERT_EQ(profile.calls.size(), 1);
+  EXPECT_EQ(profile.calls[0].samples, 4);
+  EXPECT_FALSE(profile.trace.blocks.empty());
+}
+
+TEST_F(AspenRun, LeavesAProfileIfTheEnvironmentAsksForIt) {
+  store(kLinear, {});
+  setenv("POPLAR_ENGINE_OPTIONS",
+         fmt::format(R"({{"autoReport.all": "true", "autoReport.directory": "{}"}})", in("said").string()).c_str(), 1);
+  EXPECT_EQ(run("@/program x=@/x.npy label=@/label.npy --output @/").code, 0);
+  EXPECT_TRUE(fs::exists(in("said") / "inference" / "profile.pop"));
+  setenv("POPLAR_ENGINE_OPTIONS", "{", 1);
+  EXPECT_EQ(run("@/program x=@/x.npy label=@/label.npy --output @/").text,
+            "aspen-run: [POPLAR_ENGINE_OPTIONS] expected a JSON object of engine options.\n");
+  unsetenv("POPLAR_ENGINE_OPTIONS");
 }
 
 TEST_F(AspenRun, SaysWhatAProgramTakes) {

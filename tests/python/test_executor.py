@@ -709,7 +709,6 @@ def test_compile_hooks(model):
     "change,message",
     [
         (lambda o: o.Distributed.configureProcessId(0, 2), "2 processes"),
-        (lambda o: o.enableProfiling(), "Profiling"),
         (lambda o: o._Popart.set("outlineTreshold", 1.0), 'unknown option "outlineTreshold".*outlineThreshold'),
         (lambda o: o._Popart.set("outlineThreshold", "1"), "expected a float"),
         (lambda o: o._Popart.set("autoRecomputation", 9), "from 0 to 4"),

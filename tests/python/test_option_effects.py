@@ -275,10 +275,11 @@ def test_malformed_engine_options_are_an_error_with_the_line(monkeypatch, text, 
         infer(quiet())
 
 
-def test_engine_options_of_the_environment_win(monkeypatch):
+def test_engine_options_of_the_environment_win(monkeypatch, tmp_path):
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", '{"autoReport.all": "false"}')
-    options = quiet().enableProfiling()
-    assert torch.equal(infer(options), X + 1)  # no report is asked for any more
+    options = quiet().enableProfiling(str(tmp_path))
+    assert torch.equal(infer(options), X + 1)
+    assert list(tmp_path.iterdir()) == []  # no report is asked for any more
 
 
 def test_default_options_of_the_environment_are_malformed(monkeypatch):

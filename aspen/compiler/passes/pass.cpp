@@ -49,6 +49,10 @@ void run_pass(Graph& graph, const Pass& pass, const PassContext& context) {
   auto start = Clock::now();
   pass.function(graph, context);
   std::chrono::duration<double, std::milli> elapsed = Clock::now() - start;
+  if (context.options.timed) {
+    context.options.timed(fmt::format("passes/{}", pass.name),
+                          std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed));
+  }
   log::debug("pass {}: {:.2f} ms, {} ops", pass.name, elapsed.count(), graph.ops().size());
   if (!checks) return;
   verify_after(graph, pass.name);

@@ -103,7 +103,7 @@ void partition(Graph& graph, const PassContext& context) {
   drop_empty_tasks(graph);
   for (const auto& op : graph.ops()) op->placement.device = graph.tasks[op->task].device;
   check_variables(graph);
-  estimate_costs(graph);
+  set_costs(graph);
 }
 
 const Condition kPartitioned{

@@ -1,8 +1,6 @@
 #include "aspen/compiler/placement/task_cost.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "aspen/compiler/ir/body.h"
 #include "aspen/compiler/ir/op_def.h"
@@ -53,17 +51,13 @@ std::vector<double> estimate_nanoseconds(const Graph& graph) {
   return result;
 }
 
-void estimate_costs(Graph& graph) {
-  std::vector<double> works(graph.tasks.size(), 1);  // no task is free
-  for (const auto& op : graph.ops()) works[op->task] += work(*op);
-  for (Section section : {Section::kStep, Section::kUpdate}) {
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < works.size(); ++i) {
-      if (graph.tasks[i].section == section) least = std::min(least, works[i]);
-    }
-    for (std::size_t i = 0; i < works.size(); ++i) {
-      if (graph.tasks[i].section == section) graph.tasks[i].cost = std::round(works[i] / least);
-    }
+void set_costs(Graph& graph) {
+  constexpr double kForward = 1, kBackward = 2;
+  std::vector<bool> goes_forward(graph.tasks.size()), goes_back(graph.tasks.size());
+  for (const auto& op : graph.ops()) (op->backward ? goes_back : goes_forward)[op->task] = true;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const double cost = (goes_forward[i] ? kForward : 0) + (goes_back[i] ? kBackward : 0);
+    graph.tasks[i].cost = std::max(cost, kForward);
   }
 }
 

@@ -1,5 +1,5 @@
-// How long tasks take: a guess from shapes, good enough to choose an order and to see which are too short for a thread
-// of their own. Called by `partition` and by build_program.
+// How long tasks take, to choose an order, and to see which are too short for a thread of their own. Called by
+// `partition` and by build_program.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,12 @@
 
 namespace aspen {
 
-// Sets GraphTask::cost; the cheapest task of a section costs 1.
-void estimate_costs(Graph& graph);
+// Sets GraphTask::cost as if all stages took the same time, and going back twice that of going forward. The order for
+// such stages, "one forward, one backward" on every device, is also good where they differ: on average it is shorter
+// than one made for their times, which lets a slow stage run ahead and leaves the others idle at the end.
+void set_costs(Graph& graph);
 
-// By task of the graph: nanoseconds on one thread of the cpu backend.
+// By task of the graph, a guess from shapes: nanoseconds on one thread of the cpu backend.
 std::vector<double> estimate_nanoseconds(const Graph& graph);
 
 }  // namespace aspen

@@ -11,6 +11,19 @@ from .enums import DataLoaderMode
 from .errors import createPoptorchError
 from .options import Options
 
+_CHANNEL = profiling.Channel("poptorch.DataLoader")
+_END = object()
+
+
+def _traced(items):
+    """The same items; each wait for one is a trace point."""
+    while True:
+        with _CHANNEL.tracepoint("__next__"):
+            item = next(items, _END)
+        if item is _END:
+            return
+        yield item
+
 
 class DataLoader(torch.utils.data.DataLoader):
     """batch_size is the size of a micro-batch. Each item has batch_size x device iterations x gradient accumulation x
@@ -177,12 +190,15 @@ class DataLoader(torch.utils.data.DataLoader):
         return poptorch_core.num_items(self._num_elements(), self._combined_batch_size, self._drop_last_item)
 
     def __iter__(self):
-        with profiling.Channel("poptorch.DataLoader").tracepoint("__iter__"):
+        with _CHANNEL.tracepoint("__iter__"):
             if self._accessor is not None:
-                return iter(self._accessor)
-            if self._batches_per_item > 1:
-                return combined(super().__iter__(), self._batches_per_item, self._drop_last_item)
-            return super().__iter__()
+                items = iter(self._accessor)
+            elif self._batches_per_item > 1:
+                items = combined(super().__iter__(), self._batches_per_item, self._drop_last_item)
+            else:
+                items = super().__iter__()
+        is_traced = poptorch_core.is_tracing() or poptorch_core.is_profiled(self._options._store)
+        return _traced(items) if is_traced else items
 
     def _get_iterator(self):
         """Of torch's interface: called for each epoch, or for all of them if workers persist."""
