@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,6 +64,7 @@ enum class Recompute : std::uint8_t {
   kStages,  // all but the last stage of a pipeline, from what the stage received; nothing where there is no pipeline
   kNorms,   // normalisations and activations, where that keeps less
   kAll,     // everything between two values marked with `checkpoint`
+  kParts,   // the same, and besides the marked values those that choose_checkpoints.h finds
 };
 
 // Where tensors of one kind are kept.
@@ -84,6 +86,46 @@ enum class Liveness : std::uint8_t {
   kOffDeviceAfterForward,           // what the backward pass needs; loads of a phase overlap with the phase before it
   kOffDeviceAfterForwardNoOverlap,  // the same, loaded by the phase itself: less memory, more time
   kOffDeviceAfterEachPhase,         // what any later phase needs
+};
+
+// What makes a program take less memory of the devices, from the one that costs the least time on.
+enum class Remedy : std::uint8_t {
+  kOptimizerStateOffDevice,
+  kRecomputeNorms,
+  kRecomputeParts,
+  kAccumulatorsOffDevice,
+  kActivationsOffDevice,
+  kWeightsOffDevice,
+};
+inline constexpr std::size_t kNumRemedies = 6;
+
+// How much memory the program may take on each device. A program that needs more is a UserError; see
+// passes/fit_budget.h.
+struct MemoryBudget {
+  std::size_t bytes = 0;                            // of every device; 0: no limit
+  std::map<std::int64_t, std::size_t> of_device;    // of some, in its place
+  bool automatic = false;                           // remedies are chosen until the program fits
+  std::function<std::string(Remedy)> spelled = {};  // how the user asks for one; nullptr: that is not known
+
+  bool is_set() const { return bytes != 0 || !of_device.empty(); }
+  std::size_t of(std::int64_t device) const {
+    const auto found = of_device.find(device);
+    return found == of_device.end() ? bytes : found->second;
+  }
+};
+
+struct PartCosts;
+
+// Cuts a model into pipeline stages where that is best; see placement/cut_stages.h.
+struct StageCut {
+  struct Part {
+    std::string module;          // with whose first call it begins; "": no stage may begin here
+    std::int64_t last_call = 0;  // the part in which that is called for the last time
+  };
+  std::int64_t devices = 0;  // stages, each on a device of its own; 0: ops are placed already
+  std::vector<Part> parts;
+  bool measures = true;                                // times kernels on this machine; false: a guess from shapes
+  std::function<void(const PartCosts&)> observe = {};  // is told what the parts cost
 };
 
 bool verifies_by_default();
@@ -108,6 +150,8 @@ struct CompileOptions {
   std::int64_t num_stages = 0;
   Recompute recompute = Recompute::kStages;
   TensorLocations locations;
+  MemoryBudget memory_budget;
+  StageCut stage_cut;
   Liveness liveness = Liveness::kAlwaysLive;
   std::int64_t prefetch_depth = 1;       // micro-batches that overlapped inputs arrive ahead of their use
   bool separate_backward_phase = false;  // the last phase's backward pass is a phase of its own

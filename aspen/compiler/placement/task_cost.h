@@ -11,6 +11,9 @@ namespace aspen {
 // Sets GraphTask::cost; the cheapest task of a section costs 1.
 void estimate_costs(Graph& graph);
 
+// On one thread of the cpu backend.
+double estimate_nanoseconds(const Op& op);
+
 // By task of the graph: nanoseconds on one thread of the cpu backend.
 std::vector<double> estimate_nanoseconds(const Graph& graph);
 
