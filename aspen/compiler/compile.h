@@ -12,6 +12,7 @@
 #include "aspen/backends/api/kernel.h"
 #include "aspen/compiler/choice_table.h"
 #include "aspen/compiler/ir/graph.h"
+#include "aspen/compiler/stage_cut.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/runtime/program.h"
 
@@ -112,20 +113,6 @@ struct MemoryBudget {
     const auto found = of_device.find(device);
     return found == of_device.end() ? bytes : found->second;
   }
-};
-
-struct PartCosts;
-
-// Cuts a model into pipeline stages where that is best; see placement/cut_stages.h.
-struct StageCut {
-  struct Part {
-    std::string module;          // with whose first call it begins; "": no stage may begin here
-    std::int64_t last_call = 0;  // the part in which that is called for the last time
-  };
-  std::int64_t devices = 0;  // stages, each on a device of its own; 0: ops are placed already
-  std::vector<Part> parts;
-  bool measures = true;                                // times kernels on this machine; false: a guess from shapes
-  std::function<void(const PartCosts&)> observe = {};  // is told what the parts cost
 };
 
 bool verifies_by_default();

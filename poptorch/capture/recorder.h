@@ -16,8 +16,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "aspen/compiler/compile.h"
 #include "aspen/compiler/ir/builder.h"
+#include "aspen/compiler/stage_cut.h"
 #include "poptorch/capture/autograd.h"
 #include "poptorch/capture/host_table.h"
 #include "poptorch/capture/known.h"

@@ -3,6 +3,8 @@
 #include <poptorch/poptorch.h>
 #include <torch/torch.h>
 
+#include <regex>
+
 #include "error_of.h"
 
 namespace {
@@ -65,10 +67,12 @@ TEST(AutoPipelineInCpp, LearnsWhatOneDeviceLearnsAndTellsItsBlocks) {
   const Trained one = train(accumulating(PipelinedExecution()));
   const Trained cut = train(accumulating(AutoPipeline(2, /*measure=*/false)), true);
   expect_equal(one.weights, cut.weights);
-  EXPECT_EQ(cut.blocks, "poptorch::Block::start(1);  // before layers.1 is called\n");
+  std::smatch layer;
+  const std::regex line("poptorch::Block::start\\(1\\);  // before layers\\.([123]) is called\n");
+  ASSERT_TRUE(std::regex_match(cut.blocks, layer, line)) << cut.blocks;
   EXPECT_EQ(cut.memory.size(), 2u);
   // The block it tells makes the same program.
-  const Trained by_hand = train(accumulating(PipelinedExecution()), false, 1);
+  const Trained by_hand = train(accumulating(PipelinedExecution()), false, std::stoi(layer[1]));
   expect_equal(one.weights, by_hand.weights);
   for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(by_hand.memory[i].total, cut.memory[i].total);
   expect_equal(one.weights, train(accumulating(AutoPipeline(2)), true).weights);
