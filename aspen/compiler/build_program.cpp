@@ -65,6 +65,9 @@ class ProgramBuilder {
       program->constants.push_back({.buffer = buffer, .bytes = std::move(evaluate(*op, {}, backend_)[0])});
     }
     program->devices = std::move(plan.devices);
+    for (std::size_t i = 0; i < program->devices.size(); ++i) {
+      program->devices[i].budget_bytes = options_.memory_budget.of(static_cast<std::int64_t>(i));
+    }
     for (std::size_t i = 0; i < plan.lanes.size(); ++i) {
       program->lanes.push_back({.device = static_cast<std::size_t>(graph_.lanes[i].device),
                                 .depth = graph_.lanes[i].depth,
@@ -133,7 +136,7 @@ class ProgramBuilder {
                                    .type = std::move(type),
                                    .places = plan.variables[i],
                                    .initial = variable.initial,
-                                   .accumulator = variable.kind == VariableKind::kAccumulator,
+                                   .kind = variable.kind,
                                    .reduced = variable.reduced,
                                    .sharded = variable.sharded,
                                    .gathered = variable.gathered,

@@ -8,6 +8,7 @@
 #include "aspen/base/log.h"
 #include "aspen/compiler/build_program.h"
 #include "aspen/compiler/passes/anchor_tensors.h"
+#include "aspen/compiler/passes/fit_budget.h"
 #include "aspen/compiler/passes/pipeline.h"
 
 namespace aspen {
@@ -53,11 +54,20 @@ std::unique_ptr<Program> compile(Graph& graph, const CompileOptions& options, co
   }
   auto passes = options.training ? training_pipeline() : inference_pipeline();
   std::vector<std::string> tensor_names;
+  std::vector<StageStart> stage_starts;
+  CompileOptions chosen = options;
   const auto start = std::chrono::steady_clock::now();
-  run_passes(graph, passes, {.options = options, .backend = &backend, .tensor_names = &tensor_names});
+  run_passes(graph, passes,
+             {.options = chosen,
+              .backend = &backend,
+              .tensor_names = &tensor_names,
+              .chosen = &chosen,
+              .stage_starts = &stage_starts});
   if (options.timed) options.timed("passes", std::chrono::steady_clock::now() - start);
-  auto program = build_program(graph, options, backend);
+  auto program = build_program(graph, chosen, backend);
+  check_budget(*program);
   program->tensor_names = std::move(tensor_names);
+  program->stage_starts = std::move(stage_starts);
   program->training = options.training;
   program->gradient_accumulation = options.gradient_accumulation;
   program->replicas = options.replicas;

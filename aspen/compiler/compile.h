@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "aspen/backends/api/kernel.h"
 #include "aspen/compiler/choice_table.h"
 #include "aspen/compiler/ir/graph.h"
+#include "aspen/compiler/stage_cut.h"
 #include "aspen/ops/optimizer/optimizer.h"
 #include "aspen/runtime/program.h"
 
@@ -64,6 +66,7 @@ enum class Recompute : std::uint8_t {
   kStages,  // all but the last stage of a pipeline, from what the stage received; nothing where there is no pipeline
   kNorms,   // normalisations and activations, where that keeps less
   kAll,     // everything between two values marked with `checkpoint`
+  kParts,   // the same, and besides the marked values those that choose_checkpoints.h finds
 };
 
 // Where tensors of one kind are kept.
@@ -85,6 +88,32 @@ enum class Liveness : std::uint8_t {
   kOffDeviceAfterForward,           // what the backward pass needs; loads of a phase overlap with the phase before it
   kOffDeviceAfterForwardNoOverlap,  // the same, loaded by the phase itself: less memory, more time
   kOffDeviceAfterEachPhase,         // what any later phase needs
+};
+
+// What makes a program take less memory of the devices, from the one that costs the least time on.
+enum class Remedy : std::uint8_t {
+  kOptimizerStateOffDevice,
+  kRecomputeNorms,
+  kRecomputeParts,
+  kAccumulatorsOffDevice,
+  kActivationsOffDevice,
+  kWeightsOffDevice,
+};
+inline constexpr std::size_t kNumRemedies = 6;
+
+// How much memory the program may take on each device. A program that needs more is a UserError; see
+// passes/fit_budget.h.
+struct MemoryBudget {
+  std::size_t bytes = 0;                            // of every device; 0: no limit
+  std::map<std::int64_t, std::size_t> of_device;    // of some, in its place
+  bool automatic = false;                           // remedies are chosen until the program fits
+  std::function<std::string(Remedy)> spelled = {};  // how the user asks for one; nullptr: that is not known
+
+  bool is_set() const { return bytes != 0 || !of_device.empty(); }
+  std::size_t of(std::int64_t device) const {
+    const auto found = of_device.find(device);
+    return found == of_device.end() ? bytes : found->second;
+  }
 };
 
 bool verifies_by_default();
@@ -109,6 +138,8 @@ struct CompileOptions {
   std::int64_t num_stages = 0;
   Recompute recompute = Recompute::kStages;
   TensorLocations locations;
+  MemoryBudget memory_budget;
+  StageCut stage_cut;
   Liveness liveness = Liveness::kAlwaysLive;
   std::int64_t prefetch_depth = 1;       // micro-batches that overlapped inputs arrive ahead of their use
   bool separate_backward_phase = false;  // the last phase's backward pass is a phase of its own

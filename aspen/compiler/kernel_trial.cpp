@@ -1,36 +1,21 @@
 #include "aspen/compiler/kernel_trial.h"
 
 #include <algorithm>
-#include <cstring>
-#include <utility>
+#include <memory>
 
 #include "aspen/base/log.h"
-#include "aspen/runtime/cpu_share.h"
-#include "aspen/runtime/thread_team.h"
 
 namespace aspen {
 namespace {
 
 using Clock = KernelTrial::Clock;
 
-constexpr std::size_t kMostBytes = std::size_t{512} << 20;  // of operands and workspaces
-constexpr int kRounds = 6, kLeastRounds = 3;                // in which candidates take turns; the shortest run counts
+constexpr int kRounds = 6, kLeastRounds = 3;  // in which candidates take turns; the shortest run counts
 constexpr Clock::duration kLongEnough = std::chrono::milliseconds(20);    // of rounds, after the least
 constexpr Clock::duration kWorthTiming = std::chrono::microseconds(100);  // shorter runs are timed by several
 constexpr int kMostRepeats = 16;
 constexpr double kHopeless = 1.5;  // times as long as the best, in two rounds: one may have been disturbed
 constexpr double kClearly = 0.96;  // of what the one before takes: less than the noise is no reason
-
-// Normal numbers in every type of floats; that of f32 is 0.011.
-constexpr int kByte = 0x3c;
-
-std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-std::unique_ptr<ThreadTeam> team_of_process() {
-  UsableCpus usable = usable_cpus(0);
-  std::size_t count = usable.cpus.size();
-  return make_thread_team(count, usable.are_all ? std::move(usable.cpus) : std::vector<int>{});
-}
 
 }  // namespace
 
@@ -40,8 +25,7 @@ struct KernelTrial::Entry {
   Clock::duration shortest = Clock::duration::max();
 };
 
-KernelTrial::KernelTrial(const Backend& backend, Clock::time_point deadline)
-    : backend_(backend), deadline_(deadline), team_(team_of_process()), step_{.team = team_.get()} {}
+KernelTrial::KernelTrial(const Backend& backend, Clock::time_point deadline) : backend_(backend), deadline_(deadline) {}
 
 KernelTrial::~KernelTrial() = default;
 
@@ -53,7 +37,7 @@ std::vector<KernelTrial::Entry> KernelTrial::make_entries(const KernelRequest& r
     named.candidate = name;
     try {
       entries.push_back({.name = name, .kernel = backend_.create_kernel(named)});
-      entries.back().kernel->reserve(team_->num_threads());
+      entries.back().kernel->reserve(bench_.num_threads());
     } catch (const UserError& declined) {
       log::trace("[kernels] {}", declined.what());
     }
@@ -62,36 +46,12 @@ std::vector<KernelTrial::Entry> KernelTrial::make_entries(const KernelRequest& r
 }
 
 bool KernelTrial::take_memory(const KernelRequest& request, const std::vector<Entry>& entries) {
-  std::size_t operands = 0, workspace = 0;
-  for (const KernelInput& input : request.inputs) operands += input.present ? aligned(input.type.bytes()) : 0;
-  for (const TensorType& output : request.outputs) operands += aligned(output.bytes());
+  std::size_t workspace = 0;
   for (const Entry& entry : entries) workspace = std::max(workspace, entry.kernel->workspace_bytes());
-  const std::size_t bytes = operands + workspace;
-  if (bytes > kMostBytes) return false;
-  if (bytes > bytes_) {
-    memory_ = ArenaMemory();
-    memory_ = ArenaMemory(bytes, "trial of kernels");
-    std::memset(memory_.data(), kByte, bytes);  // pages that nobody has written share one page
-    bytes_ = bytes;
-  }
-  std::byte* next = memory_.data();
-  const auto take = [&](std::size_t size) { return std::exchange(next, next + aligned(size)); };
-  inputs_.clear();
-  outputs_.clear();
-  for (const KernelInput& input : request.inputs) inputs_.push_back(input.present ? take(input.type.bytes()) : nullptr);
-  std::memset(memory_.data(), kByte, static_cast<std::size_t>(next - memory_.data()));
-  for (const TensorType& output : request.outputs) outputs_.push_back(take(output.bytes()));
-  workspace_ = next;
-  return true;
+  return bench_.take_memory(request, workspace);
 }
 
-Clock::duration KernelTrial::run(const Entry& entry, int count) {
-  const auto begin = Clock::now();
-  for (int i = 0; i < count; ++i) {
-    entry.kernel->run({.inputs = inputs_, .outputs = outputs_, .workspace = workspace_, .step = &step_});
-  }
-  return (Clock::now() - begin) / count;
-}
+Clock::duration KernelTrial::run(const Entry& entry, int count) { return bench_.run(*entry.kernel, count); }
 
 std::optional<std::string> KernelTrial::fastest(const KernelRequest& request, const std::vector<std::string>& names) {
   if (is_over()) return std::nullopt;

@@ -3,13 +3,12 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "aspen/backends/api/kernel.h"
-#include "aspen/runtime/arena_memory.h"
+#include "aspen/compiler/kernel_bench.h"
 
 namespace aspen {
 
@@ -33,13 +32,7 @@ class KernelTrial {
 
   const Backend& backend_;
   Clock::time_point deadline_;
-  std::unique_ptr<ThreadTeam> team_;
-  StepContext step_;
-  ArenaMemory memory_;
-  std::size_t bytes_ = 0;  // of it
-  std::vector<const void*> inputs_;
-  std::vector<void*> outputs_;
-  void* workspace_ = nullptr;
+  KernelBench bench_;
 };
 
 }  // namespace aspen

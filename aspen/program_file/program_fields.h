@@ -58,8 +58,8 @@ void visit(Stream& stream, Instruction& instruction) {
 
 template <class Stream>
 void visit(Stream& stream, DevicePlan& plan) {
-  auto& [variable_bytes, constant_bytes, scratch_bytes, host_variable_bytes] = plan;
-  stream(variable_bytes, constant_bytes, scratch_bytes, host_variable_bytes);
+  auto& [variable_bytes, constant_bytes, scratch_bytes, host_variable_bytes, budget_bytes] = plan;
+  stream(variable_bytes, constant_bytes, scratch_bytes, host_variable_bytes, budget_bytes);
 }
 
 template <class Stream>
@@ -107,8 +107,16 @@ void visit(Stream& stream, ReplicaGrouping& grouping) {
 
 template <class Stream>
 void visit(Stream& stream, ProgramVariable& variable) {
-  auto& [name, type, places, initial, accumulator, reduced, sharded, gathered, grouping] = variable;
-  stream(name, type, places, initial, accumulator, reduced, sharded, gathered, grouping);
+  auto& [name, type, places, initial, kind, reduced, sharded, gathered, grouping] = variable;
+  stream(name, type, places, initial);
+  stream.choice(kind, VariableKind::kSetting);
+  stream(reduced, sharded, gathered, grouping);
+}
+
+template <class Stream>
+void visit(Stream& stream, StageStart& start) {
+  auto& [module, device] = start;
+  stream(module, device);
 }
 
 template <class Stream>
@@ -125,10 +133,11 @@ void visit(Stream& stream, ProgramConstant& constant) {
 
 template <class Stream>
 void visit(Stream& stream, Program& program) {
-  auto& [name, inputs, outputs, variables, variable_outputs, tensor_names, constants, devices, lanes, step, update,
-         gradient_accumulation, training, replicas, input_grouping, has_transfers, checks_floats,
+  auto& [name, inputs, outputs, variables, variable_outputs, tensor_names, constants, devices, lanes, stage_starts,
+         step, update, gradient_accumulation, training, replicas, input_grouping, has_transfers, checks_floats,
          adjusts_loss_scaling] = program;
-  stream(name, inputs, outputs, variables, variable_outputs, tensor_names, constants, devices, lanes, step, update);
+  stream(name, inputs, outputs, variables, variable_outputs, tensor_names, constants, devices, lanes, stage_starts,
+         step, update);
   stream(gradient_accumulation, training, replicas, input_grouping, has_transfers, checks_floats, adjusts_loss_scaling);
 }
 

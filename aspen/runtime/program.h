@@ -18,6 +18,7 @@
 
 #include "aspen/backends/api/kernel.h"
 #include "aspen/base/replica_grouping.h"
+#include "aspen/base/variable_kind.h"
 
 namespace aspen {
 
@@ -62,6 +63,7 @@ struct Instruction {
 // What a device holds apart from its lanes.
 struct DevicePlan {
   std::size_t variable_bytes = 0, constant_bytes = 0, scratch_bytes = 0, host_variable_bytes = 0;
+  std::size_t budget_bytes = 0;  // that the user allows it to take; 0: no limit
 };
 
 struct Lane {
@@ -119,11 +121,12 @@ struct ProgramVariable {
   TensorType type;                // of one replica's whole value
   std::vector<BufferRef> places;  // first its home, then copies on other devices, refreshed after every update
   double initial = 0;
-  bool accumulator = false;  // holds a part of an update; returns to `initial` when a run ends before the update
-  bool reduced = false;      // added up over the replicas of its group before an update
-  bool sharded = false;      // each replica keeps its shard only (see shard_of); places hold one shard
-  bool gathered = false;     // an update writes each replica's own shard; the others' are fetched after it
-  ReplicaGrouping grouping;  // replicas that hold the same value
+  VariableKind kind =
+      VariableKind::kParameter;  // an accumulator returns to `initial` when a run ends before the update
+  bool reduced = false;          // added up over the replicas of its group before an update
+  bool sharded = false;          // each replica keeps its shard only (see shard_of); places hold one shard
+  bool gathered = false;         // an update writes each replica's own shard; the others' are fetched after it
+  ReplicaGrouping grouping;      // replicas that hold the same value
 };
 
 // An output of the program that is no result of a step: what a variable holds after the last micro-batch of each weight
@@ -131,6 +134,12 @@ struct ProgramVariable {
 struct VariableOutput {
   std::size_t output = 0;    // of the program
   std::size_t variable = 0;  // of the program; not sharded
+};
+
+// Where a stage begins that the compiler has cut itself: see compiler/placement/cut_stages.h.
+struct StageStart {
+  std::string module;  // with whose call it begins, as the user writes it
+  std::int64_t device = 0;
 };
 
 struct ProgramConstant {
@@ -147,6 +156,7 @@ struct Program {
   std::vector<ProgramConstant> constants;
   std::vector<DevicePlan> devices;
   std::vector<Lane> lanes;
+  std::vector<StageStart> stage_starts;    // of all stages but the first, if the compiler has cut them
   std::vector<Task> step;                  // in an order in which one device could run them
   std::vector<Task> update;                // likewise
   std::int64_t gradient_accumulation = 1;  // micro-batches between two updates

@@ -157,7 +157,7 @@ void VariableStore::read_replicas(std::string_view name, std::span<std::byte> by
 
 void VariableStore::reset_accumulators() const {
   for (const ProgramVariable& variable : program_.variables) {
-    if (variable.accumulator) fill(variable);
+    if (variable.kind == VariableKind::kAccumulator) fill(variable);
   }
 }
 

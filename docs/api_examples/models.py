@@ -141,6 +141,16 @@ def _(model, x):
     print(classifier.getHostIpuLatency(), classifier.getComputeLatency(), classifier.getIpuHostLatency())
 
 
+@example("PoplarExecutor.memoryFootprint")
+def _(model, x, labels):
+    trainer = poptorch.trainingModel(model, poptorch.Options())
+    trainer.compile(x, labels)
+    device = trainer.memoryFootprint()[0]
+    assert device["total"] == sum(device["kinds"].values()) >= device["always_live"]
+    largest = device["buffers"][0]
+    print(device["kinds"]["weights"], largest["name"], largest["bytes"])
+
+
 @example("PoplarExecutor.cycleCount", "Options.logCycleCount")
 def _(model, x):
     classifier = poptorch.inferenceModel(model, poptorch.Options().logCycleCount(True))

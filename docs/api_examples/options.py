@@ -58,6 +58,17 @@ def _():
     poptorch.Options().setAvailableMemoryProportion({"IPU0": 0.2, "IPU1": 0.4})
 
 
+@example("Options.setMemoryBudget")
+def _(model, x, labels):
+    options = poptorch.Options().setMemoryBudget("8K")  # ASPEN_MEMORY_BUDGET=8K does the same
+    poptorch.trainingModel(model, options)(x, labels)
+    tight = poptorch.Options().setMemoryBudget({"IPU0": 100})
+    try:
+        poptorch.trainingModel(model, tight).compile(x, labels)
+    except poptorch.Error as error:
+        print(error)  # a table of the memory, and what each remedy would save
+
+
 @example("Options.autoRoundNumIPUs")
 def _():
     poptorch.Options().autoRoundNumIPUs(True)  # a model on 3 devices takes 4

@@ -30,6 +30,15 @@ def _(x, labels):
     assert poptorch.PipelinedExecution("first", "second").stage("first").blocks == ["first"]
 
 
+@example("AutoPipeline", "AutoPipeline.stage", "PoplarExecutor.stageBlocks")
+def _(model, x, labels):
+    options = poptorch.Options().setExecutionStrategy(poptorch.AutoPipeline(num_ipus=2))
+    options.Training.gradientAccumulation(4)
+    trainer = poptorch.trainingModel(model, options)
+    trainer(x, labels)
+    print(trainer.stageBlocks())  # poptorch.BeginBlock(model.layer2, ipu_id=1)
+
+
 @example("ShardedExecution", "ShardedExecution.stage")
 def _(x):
     options = poptorch.Options().setExecutionStrategy(poptorch.ShardedExecution())

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "poptorch/memory.h"
 #include "poptorch/optim.h"
 #include "poptorch/options.h"
 #include "poptorch/perf_counters.h"
@@ -93,6 +94,12 @@ class Executor {
   // Cycles of the latest call's first replica, with options.logCycleCount: those that a clock of 1.85 GHz makes in the
   // time that was measured without transfers.
   std::int64_t cycleCount() const;
+
+  // Of a compiled model with AutoPipeline: its cut, as blocks to be written into the model, which then runs the same
+  // with PipelinedExecution.
+  std::string stageBlocks() const;
+  // What the compiled model takes of each device's memory, as planned.
+  std::vector<MemoryFootprint> memoryFootprint() const;
 
   const Options& options() const;
   // Of a compiled model: its inputs as "input...", parameters and buffers under their own names, results of ops under

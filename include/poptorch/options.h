@@ -186,6 +186,11 @@ class Options {
   Options& setExecutionStrategy(ExecutionStrategy strategy);
   // Memory for matrix products and convolutions by device, {"IPU0", 0.2}: a hint.
   Options& setAvailableMemoryProportion(const std::map<std::string, double>& proportions);
+  // Memory that each device may take: "256M", or "IPU0=256M,IPU1=1G" for some. A model that needs more is an Error when
+  // it is compiled, with a table and advice. automatic, or ",auto" behind the text: tensors leave the devices and are
+  // computed again until it fits, which changes no result. 0: no limit. Without it, ASPEN_MEMORY_BUDGET says so.
+  Options& setMemoryBudget(const std::string& budget, bool automatic = false);
+  Options& setMemoryBudget(std::int64_t bytes, bool automatic = false);
   // Takes a power of two of IPUs when the model needs another number, instead of an error.
   Options& autoRoundNumIPUs(bool round);
   // Seed of dropout and other random ops, and of torch. Without it each model draws different numbers.
@@ -230,6 +235,7 @@ class Options {
   std::int64_t outputReturnPeriod() const;
   const ExecutionStrategy& executionStrategy() const { return strategy_; }
   std::map<std::int64_t, double> availableMemoryProportion() const;
+  std::optional<std::string> memoryBudget() const;  // in bytes: "268435456,auto"
   bool autoRoundNumIPUs() const;
   std::optional<std::uint64_t> randomSeed() const;
   std::optional<std::string> executableCaching() const;

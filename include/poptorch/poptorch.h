@@ -14,6 +14,7 @@
 #include "poptorch/environment.h"
 #include "poptorch/error.h"
 #include "poptorch/executor.h"
+#include "poptorch/memory.h"
 #include "poptorch/ops.h"
 #include "poptorch/optim.h"
 #include "poptorch/options.h"

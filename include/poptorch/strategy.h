@@ -86,6 +86,9 @@ class ExecutionStrategy {
   std::shared_ptr<Stage> stage(const std::string& block) const;
   Liveness liveness() const { return liveness_; }
   bool separateBackwardPhase() const { return separate_backward_phase_; }
+  // Of AutoPipeline: how many IPUs the model is cut for, and whether ops are timed; 0: blocks place the model.
+  std::int64_t autoIpus() const { return auto_ipus_; }
+  bool measures() const { return measures_; }
   // PipelinedExecution(Stage("a"), Stage("b").ipu(3))
   std::string toString() const;
 
@@ -101,6 +104,8 @@ class ExecutionStrategy {
   std::vector<Phase> phases_;
   Liveness liveness_ = Liveness::AlwaysLive;
   bool separate_backward_phase_ = false;
+  std::int64_t auto_ipus_ = 0;
+  bool measures_ = true;
 
  private:
   struct Known {
@@ -127,6 +132,14 @@ class PipelinedExecution : public ExecutionStrategy {
 
  private:
   using ExecutionStrategy::ExecutionStrategy;
+};
+
+// A pipeline over IPUs 0 to num_ipus - 1 for a model without blocks: the compiler cuts it where the slowest stage is
+// fastest, at calls of modules. measure: by the times of ops on this machine; false: by a guess from shapes, which is
+// the same everywhere. Executor::stageBlocks tells the cut as blocks. Results do not depend on it.
+class AutoPipeline : public ExecutionStrategy {
+ public:
+  explicit AutoPipeline(std::int64_t num_ipus, bool measure = true);
 };
 
 // The stages work one after the other.

@@ -6,6 +6,7 @@
 #include "poptorch/api/spelling.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/error.h"
+#include "poptorch/model/model.h"
 
 namespace poptorch {
 namespace {
@@ -30,8 +31,11 @@ CaptureRules capture_rules(const OptionStore& options, const ExecutionStrategy& 
   return {strategy, has_io_tiles, static_cast<OutputMode>(call_of(options, training).output.mode)};
 }
 
-CaptureContext::CaptureContext(CaptureRules rules) : rules_(std::move(rules)), outer_(current_context) {
+CaptureContext::CaptureContext(CaptureRules rules, Model& model) : rules_(std::move(rules)), outer_(current_context) {
   rules_.strategy.forget();
+  const std::int64_t cut_for = rules_.strategy.autoIpus();
+  if (cut_for != 0) model.count_parts(/*by_parameters=*/language() == Language::kCpp);
+  for (std::int64_t ipu = 0; ipu < cut_for; ++ipu) ipus_.push_back(ipu);
   current_context = this;
 }
 

@@ -12,6 +12,7 @@
 
 namespace poptorch {
 
+class Model;
 class MultiConv;
 
 // What the options say of a model that is to be captured.
@@ -24,7 +25,8 @@ CaptureRules capture_rules(const OptionStore& options, const ExecutionStrategy& 
 
 class CaptureContext {
  public:
-  explicit CaptureContext(CaptureRules rules);  // becomes the current one of this thread while it lives
+  // Becomes the current one of this thread while it lives, in which the model is captured.
+  CaptureContext(CaptureRules rules, Model& model);
   ~CaptureContext();
   CaptureContext(const CaptureContext&) = delete;
   CaptureContext& operator=(const CaptureContext&) = delete;
@@ -34,7 +36,9 @@ class CaptureContext {
   void start_block(const std::optional<std::string>& user_id, std::optional<std::int64_t> ipu_id);
   void end_block();
   void number_blocks_anew() { next_name_ = 0; }
-  const std::vector<std::int64_t>& ipus() const { return ipus_; }  // of each block that started
+  const std::vector<std::int64_t>& ipus() const {
+    return ipus_;
+  }  // of each block that started, or that the model is cut for
 
   // `op`, a function that marks overlapped transfers, was called.
   void note_overlap(const std::string& op);

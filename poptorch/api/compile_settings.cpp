@@ -11,6 +11,7 @@
 #include "aspen/base/log_repeats.h"
 #include "aspen/profiler/engine_options.h"
 #include "poptorch/api/batching.h"
+#include "poptorch/api/memory_budget.h"
 #include "poptorch/api/option_setters.h"
 #include "poptorch/api/popart_keys.h"
 #include "poptorch/api/spelling.h"
@@ -302,6 +303,9 @@ CompileSettings compile_settings(const OptionStore& options, const ExecutionStra
   told.liveness = liveness(options, strategy);
   told.separate_backward_phase = strategy.separateBackwardPhase();
   told.locations = locations(options, strategy.isPhased());
+  told.memory_budget = memory_budget(options);
+  told.stage_cut.devices = strategy.autoIpus();
+  told.stage_cut.measures = strategy.measures();
   for (const Session::Anchor& anchor : call_of(options, training).anchors) {
     told.anchors.push_back({anchor.name, anchor.tensor});
   }

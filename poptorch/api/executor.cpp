@@ -13,9 +13,11 @@
 #include "poptorch/api/call_inputs.h"
 #include "poptorch/api/capture_context.h"
 #include "poptorch/api/compile_settings.h"
+#include "poptorch/api/footprint.h"
 #include "poptorch/api/guarded.h"
 #include "poptorch/api/perf_counters.h"
 #include "poptorch/api/saved_model.h"
+#include "poptorch/api/stage_blocks.h"
 #include "poptorch/model/session.h"
 #include "poptorch/model/trace_channel.h"
 #include "poptorch/profiling.h"
@@ -163,7 +165,7 @@ void Executor::State::compile_reserved(const Call& call, const File* file) {
   }
   std::optional<SingleValues> single(std::in_place, tensors, groupings);
   const auto forward = [&](const Tensors& traced) { return call.forward(traced, results).tensors; };
-  const CaptureContext context(capture_rules(options.store(), options.executionStrategy(), training));
+  const CaptureContext context(capture_rules(options.store(), options.executionStrategy(), training), *model);
   outputs = model->capture(forward, examples, names);
   context.check_overlap();
   const std::set<std::int64_t> ipus(context.ipus().begin(), context.ipus().end());
@@ -176,6 +178,7 @@ void Executor::State::compile_reserved(const Call& call, const File* file) {
   }
   if (file == nullptr) {
     model->compile(told);
+    log_stage_blocks(*model);
   } else {
     using_model_file(file->path, file->who, [&] { model->load(file->sections, told, file->contents); });
   }
@@ -425,6 +428,14 @@ Latency Executor::getIpuHostLatency() const {
 
 std::int64_t Executor::cycleCount() const {
   return in_turn(*state_, [&] { return cycle_count(*state_->session, state_->options.store()); });
+}
+
+std::string Executor::stageBlocks() const {
+  return in_turn(*state_, [&] { return stage_blocks(state_->session->compiled("stageBlocks")); });
+}
+
+std::vector<MemoryFootprint> Executor::memoryFootprint() const {
+  return in_turn(*state_, [&] { return memory_footprint(*state_->session); });
 }
 
 const Options& Executor::options() const { return state_->options; }

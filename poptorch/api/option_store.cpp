@@ -79,6 +79,7 @@ std::string accessor_of(const std::string& group, const std::string& key) {
                                                              {"use_model", "useIpuModel"},
                                                              {"ipu_id", "useIpuId"},
                                                              {"ipu_version", "useOfflineIpuTarget"},
+                                                             {"memory_budget", "setMemoryBudget"},
                                                              {"location_activation", "setActivationLocation"},
                                                              {"location_weight", "setWeightLocation"},
                                                              {"location_optimizer", "setOptimizerLocation"},

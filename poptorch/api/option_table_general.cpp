@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "aspen/base/log.h"
+#include "poptorch/api/memory_budget.h"
 #include "poptorch/api/option_table.h"
 #include "poptorch/api/spelling.h"
 #include "poptorch/error.h"
@@ -75,6 +76,10 @@ void set_memory_proportion(OptionStore& store, const OptionList& a) {
   store.put(kGeneral, "available_memory_proportion", proportions);
 }
 
+void set_memory_budget(OptionStore& store, const OptionList& a) {
+  store.put(kGeneral, "memory_budget", text_of(memory_budget_of(a[0], a[1].truth())));
+}
+
 void set_seed(OptionStore& store, const OptionList& a) {
   at::manual_seed(static_cast<std::uint64_t>(a[0].integer()));
   store.put(kGeneral, "random_seed", a[0]);
@@ -134,6 +139,12 @@ void add_general(std::vector<Setter>& table) {
       anchor_tensor, "Returns a tensor of the graph to the host after each call.");
   add("setAvailableMemoryProportion", {{"available_memory_proportion", Expected::kDict}}, set_memory_proportion,
       "Memory for matrix products and convolutions by device, {\"IPU0\": 0.2}: a hint.");
+  add("setMemoryBudget", {{"budget"}, boolean("automatic", false)}, set_memory_budget,
+      "Memory that each device may take: \"256M\", bytes, or {\"IPU0\": \"256M\"} by device. A model that needs more "
+      "is "
+      "an error when it is compiled, with a table and advice; automatic: tensors leave the devices and are computed "
+      "again "
+      "until it fits, which changes no result. 0: no limit.");
   add("autoRoundNumIPUs", {boolean("auto_round_num_ipus", true)}, into(kGeneral, "auto_round_num_ipus"),
       "Takes a power of two of IPUs when the model needs another number, instead of an error.");
   add("useIpuModel", {truth("use_model")}, into(kGeneral, "use_model"),

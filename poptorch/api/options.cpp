@@ -306,6 +306,16 @@ Options& Options::setAvailableMemoryProportion(const std::map<std::string, doubl
   return *this;
 }
 
+Options& Options::setMemoryBudget(const std::string& budget, bool automatic) {
+  store_->apply(kGeneral, "setMemoryBudget", {budget, automatic});
+  return *this;
+}
+
+Options& Options::setMemoryBudget(std::int64_t bytes, bool automatic) {
+  store_->apply(kGeneral, "setMemoryBudget", {bytes, automatic});
+  return *this;
+}
+
 Options& Options::autoRoundNumIPUs(bool round) {
   store_->apply(kGeneral, "autoRoundNumIPUs", {round});
   return *this;
@@ -417,6 +427,8 @@ std::map<std::int64_t, double> Options::availableMemoryProportion() const {
   }
   return proportions;
 }
+
+std::optional<std::string> Options::memoryBudget() const { return optional_text(*store_, kGeneral, "memory_budget"); }
 
 bool Options::autoRoundNumIPUs() const { return store_->get(kGeneral, "auto_round_num_ipus").truth(); }
 

@@ -5,6 +5,7 @@
 
 #include "poptorch/api/spelling.h"
 #include "poptorch/error.h"
+#include "poptorch/model/ipus.h"
 
 namespace poptorch {
 namespace {
@@ -130,6 +131,7 @@ ExecutionStrategy::ExecutionStrategy(Kind kind, std::vector<Phase> phases) : pha
 }
 
 const char* ExecutionStrategy::name() const {
+  if (auto_ipus_ != 0) return "AutoPipeline";
   switch (kind_) {
     case Kind::Pipelined: return "PipelinedExecution";
     case Kind::Sharded: return "ShardedExecution";
@@ -176,6 +178,12 @@ void ExecutionStrategy::find_stage(const std::string& block, std::optional<std::
 }
 
 ExecutionStrategy::Place ExecutionStrategy::place(const std::string& block, std::optional<std::int64_t> ipu_id) {
+  if (auto_ipus_ != 0) {
+    throw Error(fmt::format(
+        "[AutoPipeline] the model begins block \"{}\", but AutoPipeline places the ops itself. Take the blocks "
+        "out ({} does so for those of BeginBlock), or use {}, which follows them.",
+        block, spelled("poptorch::removeBlocks"), spelled("poptorch::PipelinedExecution")));
+  }
   if (rule_) find_stage(block, ipu_id);
   const auto known = blocks_.find(block);
   if (known == blocks_.end()) {
@@ -205,7 +213,10 @@ void ExecutionStrategy::check(const std::string& block, const Place& place) cons
 
 std::string ExecutionStrategy::toString() const {
   std::vector<std::string> inside;
-  if (rule_) {
+  if (auto_ipus_ != 0) {
+    inside.push_back(fmt::format("num_ipus={}", auto_ipus_));
+    if (!measures_) inside.push_back("measure=" + spelled(false));
+  } else if (rule_) {
     inside.push_back(spelled(rule_ == AutoStage::SameAsIpu ? "AutoStage::SameAsIpu" : "AutoStage::AutoIncrement"));
   } else if (!isPhased()) {
     for (const auto& stage : phases_[0].stages_) inside.push_back(stage->toString());
@@ -220,6 +231,15 @@ std::string ExecutionStrategy::toString() const {
 
 PipelinedExecution PipelinedExecution::with(const SharedStages& stages) {
   return PipelinedExecution(Kind::Pipelined, one_phase(stages));
+}
+
+AutoPipeline::AutoPipeline(std::int64_t num_ipus, bool measure)
+    : ExecutionStrategy(Kind::Pipelined, AutoStage::SameAsIpu) {
+  if (num_ipus < 1 || num_ipus > kMaxIpus) {
+    throw Error(fmt::format("[AutoPipeline] num_ipus is {}; expected 1 <= num_ipus <= {}.", num_ipus, kMaxIpus));
+  }
+  auto_ipus_ = num_ipus;
+  measures_ = measure;
 }
 
 ShardedExecution ShardedExecution::with(const SharedStages& stages) {

@@ -276,6 +276,9 @@ Stack Recorder::dispatch(const OperatorHandle& op, Stack arguments) {
     op.callBoxed(&arguments);
     return arguments;
   }
+  if (parts_by_parameters_) {
+    for_each_tensor(arguments, [&](const at::Tensor& tensor) { enter_module_of(tensor); });
+  }
   try {
     require_block(full_name(op));
     if (auto results = lower_special(*this, op, arguments)) return *results;

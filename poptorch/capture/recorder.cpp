@@ -339,6 +339,47 @@ void Recorder::begin_block(aspen::Placement placement) {
 
 void Recorder::end_block() { after_block_ = true; }
 
+void Recorder::count_parts(bool by_parameters) {
+  parts_.resize(1);
+  parts_by_parameters_ = by_parameters;
+}
+
+void Recorder::enter_module(const std::string& name) {
+  if (parts_.empty() || in_backward_) return;
+  const std::size_t ops = b.graph().ops().size();
+  if (open_regions_ == 0 && (ops != ops_before_part_ || parts_.size() == 1)) {
+    b.placement = {.stage = static_cast<std::int64_t>(parts_.size())};
+    parts_.emplace_back();
+    ops_before_part_ = ops;
+  }
+  const bool is_first = last_calls_.insert_or_assign(name, static_cast<std::int64_t>(parts_.size()) - 1).second;
+  if (is_first && open_regions_ == 0) parts_.back().push_back(name);
+}
+
+// A module in C++ runs no hooks: it shows by its parameters that it was called.
+void Recorder::enter_module_of(const at::Tensor& parameter) {
+  for (const auto& slot : variables_) {
+    if (!slot->tensor.is_same(parameter)) continue;
+    const auto dot = slot->name.rfind('.');
+    const std::string module = dot == std::string::npos ? "" : slot->name.substr(0, dot);
+    if (module.empty() || module == module_of_parameters_) return;
+    module_of_parameters_ = module;
+    return enter_module(module);
+  }
+}
+
+std::vector<aspen::StageCut::Part> Recorder::parts() const {
+  std::vector<aspen::StageCut::Part> result;
+  for (const auto& names : parts_) {
+    aspen::StageCut::Part& part = result.emplace_back();
+    for (const std::string& name : names) {
+      const std::int64_t last = last_calls_.at(name);
+      if (part.module.empty() || last < part.last_call) part = {name, last};
+    }
+  }
+  return result;
+}
+
 bool Recorder::claim_id(const std::string& id, const std::shared_ptr<const void>& layer) {
   return host_layers_.try_emplace(id, layer).first->second == layer;
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "aspen/compiler/ir/builder.h"
+#include "aspen/compiler/stage_cut.h"
 #include "poptorch/capture/autograd.h"
 #include "poptorch/capture/host_table.h"
 #include "poptorch/capture/known.h"
@@ -121,6 +122,19 @@ class Recorder {
   void end_block();
   // Forward stages of a pipeline: 1 + how often the device has changed from block to block, beginning on device 0.
   std::int64_t num_stages() const { return num_stages_; }
+  // For a model that the compiler cuts into stages (aspen/compiler/placement/cut_stages.h): from now on ops belong to
+  // parts, which are told as the stages of their placements. A part begins where a module is called and ends where the
+  // next one begins. by_parameters: nobody tells of calls, so that one begins where the parameters of another module
+  // are read.
+  void count_parts(bool by_parameters);
+  // A module is called, `name` as the user writes it. Nothing happens unless parts are counted.
+  void enter_module(const std::string& name);
+  // By part: the module with whose first call it begins, of several the one whose calls end first; "" of none, and of
+  // what comes before all modules.
+  std::vector<aspen::StageCut::Part> parts() const;
+  // While a region is open no part begins: its ops become one op.
+  void open_region() { ++open_regions_; }
+  void close_region() { --open_regions_; }
   void locate();              // takes over where the program stands now
   std::string where() const;  // "\n  captured at model.py:42, Net.forward", "" when unknown
 
@@ -142,6 +156,7 @@ class Recorder {
   };
 
   void require_block(const std::string& op) const;
+  void enter_module_of(const at::Tensor& parameter);
   void require_own(const TracedImpl& impl) const;
   void bring_up_to_date(const c10::OperatorHandle& op, const torch::jit::Stack& arguments);
   [[noreturn]] void rethrow_with_source(const aspen::Error& error);        // the error being handled
@@ -163,6 +178,13 @@ class Recorder {
   std::vector<std::string> scopes_;
   bool after_block_ = false;  // a block has ended and no other begun
   std::int64_t device_of_block_ = 0, num_stages_ = 1;
+  // Modules whose first calls begin with each part; empty: parts are not counted.
+  std::vector<std::vector<std::string>> parts_;
+  std::map<std::string, std::int64_t> last_calls_;  // by module: the part
+  std::size_t ops_before_part_ = 0;
+  bool parts_by_parameters_ = false;
+  std::string module_of_parameters_;
+  int open_regions_ = 0;
   std::int64_t next_stream_ = 0;
   std::set<std::string> host_calls_;
   std::map<std::string, std::shared_ptr<const void>> host_layers_;  // by their ids

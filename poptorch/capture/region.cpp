@@ -27,6 +27,7 @@ Region::Region(Recorder& recorder, std::string op, bool runs_always)
 }
 
 Region::Tensors Region::begin(const Tensors& tensors) {
+  recorder_.open_region();
   return recorder_.record(op_, tensors, [&] {
     Tensors inside;
     for (const at::Tensor& tensor : tensors) {
@@ -43,6 +44,7 @@ Region::Tensors Region::begin(const Tensors& tensors) {
 }
 
 std::vector<Value*> Region::end(const Tensors& results) {
+  recorder_.close_region();
   std::vector<Value*> values;
   recorder_.record(op_, results, [&] {
     for (const at::Tensor& tensor : results) values.push_back(recorder_.value_of(tensor));

@@ -8,6 +8,7 @@
 
 #include "aspen/base/log.h"
 #include "aspen/compiler/ir/printer.h"
+#include "aspen/compiler/placement/part_costs.h"
 #include "aspen/profiler/host_events.h"
 #include "aspen/program_file/choice_file.h"
 #include "poptorch/capture/host_data.h"
@@ -105,6 +106,7 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
   recorder_ = std::make_unique<Recorder>(graph_, training_);
   Recorder& recorder = *recorder_;
   Recorder::Active active(recorder);
+  if (parts_ != Parts::kNone) recorder.count_parts(parts_ == Parts::kByParameters);
   for (const HostTensor& entry : tensors_) {
     const bool trainable = entry.is_parameter && entry.seen.requires_grad();
     const auto kind = entry.is_parameter ? aspen::VariableKind::kParameter : aspen::VariableKind::kBuffer;
@@ -142,6 +144,7 @@ std::vector<ModelOutput> Model::capture(const Forward& forward, const std::vecto
   }
   check_integer_numbers(graph_);
   num_stages_ = recorder.num_stages();
+  stage_parts_ = recorder.parts();
   host_calls_.assign(recorder.host_calls().begin(), recorder.host_calls().end());
   for (const HostTensor& entry : tensors_) {
     if (aspen::Variable* variable = graph_.find_variable(entry.name)) {
@@ -188,6 +191,10 @@ aspen::CompileOptions Model::compile_options(const CompileSettings& settings, st
       profiler_->add_phase("compilation/" + phase, duration);
     };
   }
+  options.stage_cut.parts = stage_parts_;
+  options.stage_cut.observe = [this](const aspen::PartCosts& costs) {
+    part_costs_ = std::make_shared<aspen::PartCosts>(costs);
+  };
   options.holds_inputs = settings.synthetic_data != SyntheticData::kOff;
   if (captured_) keep_buffers_apart(options.replicas);
   listed = split_groups(options.optimizer);
@@ -250,6 +257,16 @@ void Model::profile_program(const aspen::CompileOptions& options) {
   }
   profiler_->set_program(std::move(profiled));
   aspen::log::info("the profile of \"{}\" is written to {}", program_->name, profiler_->folder().string());
+}
+
+const std::vector<aspen::StageStart>& Model::stage_starts() const {
+  require_compiled("stageBlocks");
+  return program_->stage_starts;
+}
+
+const aspen::PartCosts& Model::part_costs() const {
+  if (part_costs_ != nullptr) return *part_costs_;
+  throw aspen::UserError("[part_costs] this model was not cut into stages by the compiler, or comes from a file.");
 }
 
 std::string Model::last_capture_error() const { return recorder_ == nullptr ? "" : recorder_->last_error(); }
@@ -359,6 +376,11 @@ aspen::TransferTimes Model::transfers() const {
 std::vector<aspen::DeviceMemory> Model::memory() const {
   require_attached("memory");
   return executor_->memory();
+}
+
+std::vector<aspen::DeviceFootprint> Model::footprint() const {
+  require_compiled("memoryFootprint");
+  return aspen::footprint_of(*program_);
 }
 
 void Model::require_compiled(const char* who) const {

@@ -19,6 +19,7 @@
 #include "aspen/profiler/profiler.h"
 #include "aspen/program_file/sections.h"
 #include "aspen/runtime/executor.h"
+#include "aspen/runtime/footprint.h"
 #include "poptorch/model/output_pool.h"
 #include "poptorch/model/program_key.h"
 
@@ -99,6 +100,13 @@ class Model {
   using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& traced)>;
   std::vector<ModelOutput> capture(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                    const std::vector<std::string>& names);
+  // Before capture: the compiler is to cut the model into stages; see Recorder::count_parts.
+  void count_parts(bool by_parameters) { parts_ = by_parameters ? Parts::kByParameters : Parts::kByModules; }
+  // Of a compiled model that was cut: where its stages begin, but for the first.
+  const std::vector<aspen::StageStart>& stage_starts() const;
+  // Of one that was cut here: modules with which its parts begin, and what these cost.
+  const std::vector<aspen::StageCut::Part>& stage_parts() const { return stage_parts_; }
+  const aspen::PartCosts& part_costs() const;
   std::size_t num_outputs() const { return num_outputs_; }
   // Names of the anchors that the model was compiled with, in their order.
   const std::vector<std::string>& anchors() const { return anchors_; }
@@ -164,6 +172,7 @@ class Model {
   aspen::TransferTimes transfers() const;
   std::size_t num_replicas() const { return is_compiled() ? program_->replicas : 1; }
   std::vector<aspen::DeviceMemory> memory() const;
+  std::vector<aspen::DeviceFootprint> footprint() const;  // of a compiled model, as planned
 
  private:
   struct HostTensor {
@@ -228,6 +237,10 @@ class Model {
   ProgramKey key_;               // of the program
   bool is_from_file_ = false;    // the program, so that there is no graph of it
   std::int64_t num_stages_ = 1;  // forward stages, as blocks began
+  enum class Parts : std::uint8_t { kNone, kByModules, kByParameters };
+  Parts parts_ = Parts::kNone;
+  std::vector<aspen::StageCut::Part> stage_parts_;
+  std::shared_ptr<const aspen::PartCosts> part_costs_;
   std::size_t num_outputs_ = 0;  // of the user; outputs for written inputs follow
   std::vector<std::size_t> written_inputs_;
   std::vector<std::string> written_, written_buffers_, host_calls_;  // written_: parameters too

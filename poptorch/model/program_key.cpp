@@ -93,6 +93,17 @@ class SettingList {
     return (*this)(name + ".off_device", off_device)(name + ".sharded", sharded)(name + ".min_elements", min_elements)(
         name + ".min_shard_elements", min_shard_elements);
   }
+  SettingList& operator()(const std::string& name, const aspen::MemoryBudget& budget) {
+    const auto& [bytes, of_device, automatic, spelled] = budget;
+    static_cast<void>(spelled);  // for messages
+    return (*this)(name, bytes)(name + ".of_device", of_device)(name + ".automatic", automatic);
+  }
+  SettingList& operator()(const std::string& name, const aspen::StageCut& cut) {
+    const auto& [devices, parts, measures, observe] = cut;
+    static_cast<void>(observe);
+    static_cast<void>(parts);  // of the graph: see program_key
+    return (*this)(name, devices)(name + ".measures", measures);
+  }
   SettingList& operator()(const std::string& name, const aspen::ReplicaGrouping& grouping) {
     const auto& [kind, size, returns_all] = grouping;
     return (*this)(name + ".kind", kind)(name + ".size", size)(name + ".returns_all", returns_all);
@@ -131,10 +142,10 @@ class SettingList {
 
 std::vector<ProgramKey::Setting> settings_of(const aspen::CompileOptions& options) {
   const auto& [training, gradient_accumulation, mean_reduction, running_mean, device_iterations, execution, num_stages,
-               recompute, locations, liveness, prefetch_depth, separate_backward_phase, replicas, input_grouping,
-               checks_floats, anchors, holds_inputs, half_dot_partials, half_conv_partials, bfloat16_products,
-               stochastic_rounding, automatic_loss_scaling, optimizer, min_group_elements, skip_passes, verify_passes,
-               progress, timed, choices] = options;
+               recompute, locations, memory_budget, stage_cut, liveness, prefetch_depth, separate_backward_phase,
+               replicas, input_grouping, checks_floats, anchors, holds_inputs, half_dot_partials, half_conv_partials,
+               bfloat16_products, stochastic_rounding, automatic_loss_scaling, optimizer, min_group_elements,
+               skip_passes, verify_passes, progress, timed, choices] = options;
   static_cast<void>(verify_passes);  // these three change no program
   static_cast<void>(progress);
   static_cast<void>(timed);
@@ -144,10 +155,10 @@ std::vector<ProgramKey::Setting> settings_of(const aspen::CompileOptions& option
   list("training", training)("gradient_accumulation", gradient_accumulation)("mean_reduction", mean_reduction)(
       "running_mean", running_mean)("device_iterations", device_iterations)("execution", execution)(
       "num_stages", num_stages)("recompute", recompute)("weights", weights)("optimizer_state", optimizer_state)(
-      "accumulators", accumulators)("activations", activations)("liveness", liveness)("prefetch_depth", prefetch_depth)(
-      "separate_backward_phase", separate_backward_phase)("replicas", replicas)("input_grouping", input_grouping)(
-      "checks_floats", checks_floats)("anchors", anchors)("holds_inputs", holds_inputs)(
-      "half_dot_partials", half_dot_partials)("half_conv_partials", half_conv_partials)(
+      "accumulators", accumulators)("activations", activations)("memory_budget", memory_budget)("stage_cut", stage_cut)(
+      "liveness", liveness)("prefetch_depth", prefetch_depth)("separate_backward_phase", separate_backward_phase)(
+      "replicas", replicas)("input_grouping", input_grouping)("checks_floats", checks_floats)("anchors", anchors)(
+      "holds_inputs", holds_inputs)("half_dot_partials", half_dot_partials)("half_conv_partials", half_conv_partials)(
       "bfloat16_products", bfloat16_products)("stochastic_rounding", stochastic_rounding)(
       "automatic_loss_scaling", automatic_loss_scaling)("optimizer", optimizer)(
       "min_group_elements", min_group_elements)("skip_passes", fmt::format("{}", fmt::join(skip_passes, ", ")));
@@ -157,6 +168,9 @@ std::vector<ProgramKey::Setting> settings_of(const aspen::CompileOptions& option
 ProgramKey program_key(const aspen::Graph& graph, const aspen::CompileOptions& options) {
   Functions functions;
   for (const auto& op : graph.ops()) op->attrs().visited(functions);
+  for (const auto& [module, last_call] : options.stage_cut.parts) {
+    functions.text += fmt::format("part {} {}\n", module, last_call);
+  }
   const GraphText text = split(aspen::to_text(graph));
   return {digest_of(text.graph + functions.text), digest_of(text.sources), settings_of(options), functions.unknown};
 }

@@ -5,9 +5,11 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "aspen/compiler/placement/part_costs.h"
 #include "poptorch/api/capture_context.h"
 #include "poptorch/api/compile_settings.h"
 #include "poptorch/api/spelling.h"
+#include "poptorch/api/stage_blocks.h"
 #include "poptorch/capture/call.h"
 #include "poptorch/capture/dispatch.h"
 #include "poptorch/capture/host_work.h"
@@ -40,7 +42,7 @@ py::tuple capture(Model& model, const py::function& forward, const std::vector<a
       throw;
     }
   };
-  const CaptureContext context(capture_rules(options, strategy, training));
+  const CaptureContext context(capture_rules(options, strategy, training), model);
   py::list results;
   const std::vector<ModelOutput> outputs = model.capture(call_forward, inputs, names);
   context.check_overlap();
@@ -70,6 +72,7 @@ void compile(Model& model, bool training, const OptionStore& options, const Exec
   try {
     py::gil_scoped_release no_gil;  // other threads of the program go on
     model.compile(settings);
+    log_stage_blocks(model);
   } catch (python_error& error) {  // out of a backward pass or a hook of the user's
     error.restore();
     py::error_already_set raised;
@@ -119,6 +122,17 @@ py::list memory(const Model& model) {
   return list;
 }
 
+// Parts that a stage may begin with, each with its module and the part of its last call.
+py::list stage_begins(const Model& model) {
+  py::list begins;
+  const auto& costs = model.part_costs().parts;
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const auto& [module, last_call] = model.stage_parts()[i];
+    if (costs[i].may_begin_stage) begins.append(py::make_tuple(i, module, last_call));
+  }
+  return begins;
+}
+
 void bind_model(py::module_& module) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;  // for what may wait for a run in another thread
   py::class_<Model, std::shared_ptr<Model>>(module, "Model")
@@ -136,6 +150,12 @@ void bind_model(py::module_& module) {
       .def("graph_text", &Model::graph_text)
       .def("times", &times)
       .def("memory", &memory)
+      .def("stage_blocks", &stage_blocks)
+      .def("stage_nanoseconds",
+           [](const Model& model, const std::vector<std::int64_t>& begins) {
+             return model.part_costs().stage_times(begins);
+           })
+      .def("stage_begins", &stage_begins)
       .def("host_calls", &Model::host_calls);
 }
 
@@ -150,6 +170,11 @@ bool holds_all(const py::list& parts) {
 
 void push_scope(const std::string& name) {
   if (Recorder* recorder = Recorder::current()) recorder->push_scope(name);
+}
+
+// `written`: the module as the user writes it.
+void enter_module(const std::string& written) {
+  if (Recorder* recorder = Recorder::current()) recorder->enter_module(written);
 }
 
 void pop_scope() {
@@ -205,6 +230,7 @@ PYBIND11_MODULE(poptorch_core, module) {
   module.def("holds_all", &holds_all, py::arg("parts"));
   module.def("summary", &summary, py::arg("names"));
   module.def("push_scope", &push_scope);
+  module.def("enter_module", &enter_module);
   module.def("pop_scope", &pop_scope);
   module.def("set_error_classes", &set_error_classes);
   module.def("set_source_excludes", &set_source_excludes);

@@ -8,6 +8,7 @@
 
 #include "poptorch/api/batching.h"
 #include "poptorch/api/call_inputs.h"
+#include "poptorch/api/footprint.h"
 #include "poptorch/api/perf_counters.h"
 #include "poptorch/model/session.h"
 #include "poptorch/python/bindings.h"
@@ -87,6 +88,24 @@ py::dict counters(const Session& session) {
                   py::arg("output") = counters.output, py::arg("output_complete") = counters.output_complete);
 }
 
+py::list footprints(const Session& session) {
+  py::list devices;
+  for (const MemoryFootprint& device : memory_footprint(session)) {
+    py::dict kinds;
+    for (const auto& [kind, bytes] : device.kinds) kinds[py::str(kind)] = bytes;
+    py::list buffers;
+    for (const MemoryBuffer& buffer : device.buffers) {
+      buffers.append(py::dict(py::arg("kind") = buffer.kind, py::arg("bytes") = buffer.bytes,
+                              py::arg("name") = buffer.name, py::arg("type") = buffer.type,
+                              py::arg("always_live") = buffer.always_live));
+    }
+    devices.append(py::dict(py::arg("kinds") = kinds, py::arg("total") = device.total,
+                            py::arg("always_live") = device.always_live, py::arg("off_device") = device.off_device,
+                            py::arg("budget") = device.budget, py::arg("buffers") = buffers));
+  }
+  return devices;
+}
+
 template <LatencyOf part>
 py::tuple latency_tuple(const Session& session) {
   Latency found;
@@ -145,6 +164,7 @@ void bind_session(py::module_& module) {
       .def("run", &run, py::arg("inputs"))
       .def("anchored", &anchored, py::arg("options"), py::arg("name"))
       .def("tensor_names", &Session::tensor_names)
+      .def("memory_footprint", &footprints)
       .def("perf_counters", &counters)
       .def("latency", &latency_tuple<LatencyOf::kCall>)
       .def("host_ipu_latency", &latency_tuple<LatencyOf::kHostToIpu>)

@@ -178,6 +178,27 @@ auto bind_phased(py::module_& module, const char* name, const char* documentatio
   return bound;
 }
 
+void bind_auto_pipeline(py::module_& module) {
+  StrategyClass<AutoPipeline> bound(
+      module, "AutoPipeline",
+      "A pipeline over IPUs 0 to num_ipus - 1 for a model without blocks: the compiler cuts it where the slowest stage "
+      "is\n"
+      "fastest, at calls of modules. measure: by the times of ops on this machine; False: by a guess from shapes, "
+      "which\n"
+      "is the same everywhere. PoplarExecutor.stageBlocks tells the cut as blocks. Results do not depend on it.");
+  bound.attr("__module__") = "poptorch";
+  bound.def(py::init([](const py::object& num_ipus, const py::object& measure) {
+              return std::make_shared<AutoPipeline>(integer_argument("AutoPipeline: num_ipus", num_ipus),
+                                                    truth_argument("AutoPipeline: measure", measure));
+            }),
+            py::arg("num_ipus"), py::arg("measure") = true);
+  bound.def(
+      py::pickle([](const AutoPipeline& strategy) { return py::make_tuple(strategy.autoIpus(), strategy.measures()); },
+                 [](const py::tuple& state) {
+                   return std::make_shared<AutoPipeline>(state[0].cast<std::int64_t>(), state[1].cast<bool>());
+                 }));
+}
+
 void bind_stage_and_phase(py::module_& module) {
   py::class_<Stage, StagePointer> stage(module, "Stage", "Blocks that run together on one device.");
   stage.attr("__module__") = "poptorch";
@@ -233,11 +254,13 @@ void bind_strategies(py::module_& module) {
           py::arg("block_id"), py::arg("ipu_id"), "Stage, phase and device of a block that starts now.")
       .def_property_readonly("_is_pipelined", [](const Strategy& s) { return s.kind() == Strategy::Kind::Pipelined; })
       .def_property_readonly("_is_phased", &Strategy::isPhased)
+      .def_property_readonly("_auto_ipus", &Strategy::autoIpus)
       .def_property_readonly("_liveness", [](const Strategy& self) { return static_cast<int>(self.liveness()); })
       .def_property_readonly("_separate_backward_phase", &Strategy::separateBackwardPhase)
       .def("__repr__", &Strategy::toString);
   bind_staged<PipelinedExecution>(module, "PipelinedExecution",
                                   "Stages work at the same time on different micro-batches.");
+  bind_auto_pipeline(module);
   bind_staged<ShardedExecution>(module, "ShardedExecution", "Stages work one after the other.");
   bind_phased<SerialPhasedExecution>(
       module, "SerialPhasedExecution", "All phases on the same devices.",

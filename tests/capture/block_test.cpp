@@ -23,7 +23,7 @@ using Forward = std::function<torch::Tensor(torch::Tensor)>;
 
 std::string graph_of(const Forward& forward, const ExecutionStrategy& strategy = PipelinedExecution()) {
   poptorch::Model model(/*training=*/false);
-  const poptorch::CaptureContext context({.strategy = strategy});
+  const poptorch::CaptureContext context({.strategy = strategy}, model);
   model.capture([&](const Tensors& in) { return Tensors{forward(in[0])}; }, {torch::ones({4, 3})}, {"x"});
   return model.graph_text();
 }

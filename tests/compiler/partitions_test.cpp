@@ -146,7 +146,7 @@ Outcome train(std::uint32_t seed, const Way& way) {
   for (auto& output : outcome.outputs) request.outputs.push_back({.data = output.data()});
   for (int call = 0; call < 2; ++call) executor.run(request);
   for (const auto& variable : program->variables) {
-    if (variable.accumulator) continue;
+    if (variable.kind == VariableKind::kAccumulator) continue;
     auto& values = outcome.variables[variable.name];
     values.resize(static_cast<std::size_t>(variable.type.numel()));
     executor.read_variable(variable.name, std::as_writable_bytes(std::span(values)));

@@ -72,7 +72,7 @@ std::map<std::string, std::vector<std::byte>> NetworkTrainer::train() {
   std::map<std::string, std::vector<std::byte>> result;
   for (int call = 0; call < kCalls; ++call) run();
   for (const auto& variable : program_->variables) {
-    if (variable.accumulator) continue;
+    if (variable.kind == VariableKind::kAccumulator) continue;
     auto& bytes = result[variable.name];
     bytes.resize(executor_->host_bytes(variable.name));
     executor_->read_variable(variable.name, bytes);

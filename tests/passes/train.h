@@ -66,7 +66,7 @@ inline Weights train(const std::string& text, std::int64_t num_devices = 1) {
 
   Weights result;
   for (const auto& variable : program->variables) {
-    if (variable.accumulator) continue;
+    if (variable.kind == VariableKind::kAccumulator) continue;
     TensorType type{variable.type.dtype, {static_cast<std::int64_t>(executor.host_bytes(variable.name) / 4)}};
     HostTensor contents(type);
     executor.read_variable(variable.name, {static_cast<std::byte*>(contents.data()), type.bytes()});

@@ -231,7 +231,7 @@ TEST(Executor, ErrorsNameOpPlaceAndMicroBatch) {
 
 TEST(Executor, AnErrorResetsAccumulators) {
   AddProgram add;
-  add.program->variables[0].accumulator = true;
+  add.program->variables[0].kind = VariableKind::kAccumulator;
   add.program->update.clear();
   add.instructions()[0] = AddProgram::add(add.x, add.w, add.w);
   add.instructions().push_back(

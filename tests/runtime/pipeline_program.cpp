@@ -98,7 +98,7 @@ class ChainBuilder {
       program_->variables.push_back({.name = "a" + std::to_string(s),
                                      .type = tensor_type(),
                                      .places = {sum(s)},
-                                     .accumulator = true,
+                                     .kind = VariableKind::kAccumulator,
                                      .reduced = true,
                                      .grouping = spec_.weight_grouping});
     }

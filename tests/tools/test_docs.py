@@ -33,7 +33,7 @@ def test_cpp_blocks_name_their_file():
         assert not bare, f"{name(page)}: a C++ block without file=..., so nothing compiles it"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/migrating.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/migrating.md", "docs/devices.md"])
 def test_python_blocks_run_one_after_the_other(page):
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     assert blocks

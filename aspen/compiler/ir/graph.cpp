@@ -49,17 +49,6 @@ void Op::set_input(std::size_t i, Value* value) {
   if (value != nullptr) uses_[i] = value->users_.add({this, i});
 }
 
-std::string_view name_of(VariableKind kind) {
-  switch (kind) {
-    case VariableKind::kParameter: return "parameter";
-    case VariableKind::kBuffer: return "buffer";
-    case VariableKind::kOptimizerState: return "optimizer_state";
-    case VariableKind::kAccumulator: return "accumulator";
-    case VariableKind::kSetting: break;
-  }
-  return "setting";
-}
-
 std::unique_ptr<Value> Graph::new_value(TensorType type) {
   auto value = std::make_unique<Value>();
   value->id_ = next_id_++;

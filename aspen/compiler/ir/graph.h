@@ -20,6 +20,7 @@
 #include "aspen/base/attrs.h"
 #include "aspen/base/replica_grouping.h"
 #include "aspen/base/tensor_type.h"
+#include "aspen/base/variable_kind.h"
 #include "aspen/compiler/ir/uses.h"
 
 namespace aspen {
@@ -151,10 +152,6 @@ class Op {
   bool is_changed_ = false;
   std::list<std::unique_ptr<Op>>::iterator self_;
 };
-
-enum class VariableKind : std::uint8_t { kParameter, kBuffer, kOptimizerState, kAccumulator, kSetting };
-
-std::string_view name_of(VariableKind kind);
 
 struct Variable {
   std::string name;

@@ -17,6 +17,9 @@ struct PassContext {
   const CompileOptions& options;
   const Backend* backend = nullptr;                  // evaluates constants; nullptr: nothing is evaluated
   std::vector<std::string>* tensor_names = nullptr;  // to be filled by anchor_tensors.h; nullptr: nobody wants them
+  // The same options, for passes that decide for the ones after them; nullptr: they must not.
+  CompileOptions* chosen = nullptr;
+  std::vector<StageStart>* stage_starts = nullptr;  // to be filled by cut_stages.h; nullptr: nobody wants them
 };
 
 // Something a graph fulfils or not, apart from what the verifier always asks.

@@ -1,11 +1,14 @@
 // The passes in the order in which they run. Each header says why a pass sits where it does.
 #include "aspen/compiler/passes/pipeline.h"
 
+#include <algorithm>
+
 #include "aspen/compiler/autodiff/differentiate.h"
 #include "aspen/compiler/passes/accumulate_gradients.h"
 #include "aspen/compiler/passes/anchor_gradients.h"
 #include "aspen/compiler/passes/anchor_tensors.h"
 #include "aspen/compiler/passes/canonicalise.h"
+#include "aspen/compiler/passes/fit_budget.h"
 #include "aspen/compiler/passes/fold_constants.h"
 #include "aspen/compiler/passes/fuse_convolutions.h"
 #include "aspen/compiler/passes/group_elementwise.h"
@@ -21,6 +24,7 @@
 #include "aspen/compiler/passes/schedule.h"
 #include "aspen/compiler/passes/select_loss.h"
 #include "aspen/compiler/passes/simplify_bodies.h"
+#include "aspen/compiler/placement/cut_stages.h"
 #include "aspen/compiler/placement/insert_transfers.h"
 #include "aspen/compiler/placement/narrow_inputs.h"
 #include "aspen/compiler/placement/overlap_io.h"
@@ -35,6 +39,7 @@ namespace {
 const Pass kSelectLoss{"select_loss", "find the one loss to differentiate", select_loss, {}, {kSingleLoss}};
 const Pass kDifferentiate{
     "differentiate", "add the gradients of all trainable parameters", differentiate, {kSingleLoss}};
+const Pass kCutStages{"cut_stages", "find the stages of a pipeline, if nobody has", cut_stages};
 const Pass kAnchorGradients{"anchor_gradients", "return the gradients that the host asks for", anchor_gradients};
 const Pass kAccumulateGradients{"accumulate_gradients", "add gradients up over the micro-batches of an update",
                                 accumulate_gradients};
@@ -52,6 +57,7 @@ const Pass kMergeCommon{"merge_common", "compute once what would be computed twi
 const Pass kSimplifyBodies{
     "simplify_bodies", "simplify what loops and branches run", simplify_bodies, {}, {kBodiesSimplified}};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
+const Pass kFitBudget{"fit_budget", "see that the program keeps to its memory budget", fit_budget};
 const Pass kRecompute{"recompute", "compute activations again rather than keep them", recompute, {}, {kNoCheckpoints}};
 const Pass kShardWeights{"shard_weights", "leave each replica a shard of the weights", shard_weights};
 const Pass kPlaceVariables{"place_variables", "choose the variables that are kept off the devices", place_variables};
@@ -85,23 +91,8 @@ const Pass kSchedule{"schedule",
                      {},
                      {kAssignedAfterReads, kGroupedByTask}};
 
-}  // namespace
-
-std::vector<Pass> training_pipeline() {
-  std::vector<Pass> passes{
-      // From the model to everything one micro-batch computes.
-      kSelectLoss,
-      kDifferentiate,
-      kAnchorGradients,
-      // From there to the weights after it.
-      kAccumulateGradients,
-      kInsertOptimizer,
-  };
-  for (Pass& pass : inference_pipeline()) passes.push_back(std::move(pass));
-  return passes;
-}
-
-std::vector<Pass> inference_pipeline() {
+// What training and inference share.
+std::vector<Pass> common_pipeline() {
   return {
       // What the host sees of the graph.
       kAnchorTensors,
@@ -117,6 +108,8 @@ std::vector<Pass> inference_pipeline() {
       kMergeCommon,
       kSimplifyBodies,
       kRemoveDead,
+      // Whether all fits as it is asked for, and what is to be done if not.
+      kFitBudget,
       // What the backward pass makes again itself; the originals may have been for it alone.
       kRecompute,
       kRemoveDead,
@@ -138,13 +131,46 @@ std::vector<Pass> inference_pipeline() {
   };
 }
 
+}  // namespace
+
+std::vector<Pass> training_pipeline() {
+  std::vector<Pass> passes{
+      // From the model to everything one micro-batch computes.
+      kSelectLoss,
+      kDifferentiate,
+      kCutStages,
+      kAnchorGradients,
+      // From there to the weights after it.
+      kAccumulateGradients,
+      kInsertOptimizer,
+  };
+  for (Pass& pass : common_pipeline()) passes.push_back(std::move(pass));
+  return passes;
+}
+
+std::vector<Pass> inference_pipeline() {
+  std::vector<Pass> passes{
+      kCutStages,
+  };
+  for (Pass& pass : common_pipeline()) passes.push_back(std::move(pass));
+  return passes;
+}
+
+std::vector<Pass> passes_after(std::string_view name, bool training) {
+  const std::vector<Pass> passes = training ? training_pipeline() : inference_pipeline();
+  const auto found = std::find_if(passes.begin(), passes.end(), [&](const Pass& pass) { return pass.name == name; });
+  if (found == passes.end()) throw InternalError("there is no pass {} in the pipelines", name);
+  return {std::next(found), passes.end()};
+}
+
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,  kDifferentiate,    kAnchorGradients, kAccumulateGradients, kInsertOptimizer, kAnchorTensors,
-      kHoldInputs,  kRemoveMarkers,    kRoundProducts,   kCanonicalise,        kFoldConstants,   kJoinPads,
-      kMergeCommon, kSimplifyBodies,   kRemoveDead,      kRecompute,           kShardWeights,    kPlaceVariables,
-      kPartition,   kInsertTransfers,  kNarrowInputs,    kOverlapIo,           kOverlapLoads,    kFuseConvolutions,
-      kRepeatQuick, kGroupElementwise, kSchedule};
+      kSelectLoss,       kDifferentiate,   kCutStages,        kAnchorGradients, kAccumulateGradients,
+      kInsertOptimizer,  kAnchorTensors,   kHoldInputs,       kRemoveMarkers,   kRoundProducts,
+      kCanonicalise,     kFoldConstants,   kJoinPads,         kMergeCommon,     kSimplifyBodies,
+      kRemoveDead,       kFitBudget,       kRecompute,        kShardWeights,    kPlaceVariables,
+      kPartition,        kInsertTransfers, kNarrowInputs,     kOverlapIo,       kOverlapLoads,
+      kFuseConvolutions, kRepeatQuick,     kGroupElementwise, kSchedule};
   return passes;
 }
 

@@ -11,6 +11,9 @@ namespace aspen {
 std::vector<Pass> training_pipeline();
 std::vector<Pass> inference_pipeline();
 
+// Those of a pipeline that come after one of them.
+std::vector<Pass> passes_after(std::string_view name, bool training);
+
 // Every pass once, for aspen-opt; an unknown name is a UserError with near matches.
 const std::vector<Pass>& all_passes();
 const Pass& find_pass(std::string_view name);

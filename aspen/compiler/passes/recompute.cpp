@@ -1,12 +1,14 @@
 #include "aspen/compiler/passes/recompute.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
 
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/passes/cheap_chains.h"
+#include "aspen/compiler/passes/choose_checkpoints.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/compiler/placement/stages.h"
 
@@ -22,17 +24,26 @@ class Scope {
   }
 
   // The last stage of a pipeline goes back as soon as it is through: keeping costs it nothing.
-  bool includes(const Op& op) const {
-    return includes_all_ || (stages_ && stages_->index_of(op.placement) + 1 < stages_->size());
-  }
+  bool includes(const Op& op) const { return includes_all_ || (stages_ && !is_last(op)); }
 
-  bool share_stage(const Op& a, const Op& b) const {
-    if (stages_) return stages_->index_of(a.placement) == stages_->index_of(b.placement);
-    if (execution_ == Execution::kPhased && a.placement.phase != b.placement.phase) return false;
-    return a.placement.device == b.placement.device;
+  // Equal for ops that share a stage.
+  std::pair<std::int64_t, std::int64_t> stage_of(const Op& op) const {
+    if (stages_) return {static_cast<std::int64_t>(stages_->index_of(op.placement)), 0};
+    return {op.placement.device, execution_ == Execution::kPhased ? op.placement.phase : 0};
+  }
+  bool share_stage(const Op& a, const Op& b) const { return stage_of(a) == stage_of(b); }
+
+  // Whether the backward pass of the op's stage comes right after its forward pass.
+  bool turns_at_once(const Op& op) const { return stages_ && is_last(op); }
+  // Micro-batches that the op's stage works on at once, as step_tasks.h has it.
+  double micro_batches(const Op& op) const {
+    if (!stages_ || is_last(op)) return 1;
+    return static_cast<double>(stages_->size() - stages_->index_of(op.placement) + 1);
   }
 
  private:
+  bool is_last(const Op& op) const { return stages_->index_of(op.placement) + 1 == stages_->size(); }
+
   bool includes_all_;
   Execution execution_;
   std::optional<Stages> stages_;  // of a pipeline
@@ -42,11 +53,12 @@ class Recomputer {
  public:
   Recomputer(Graph& graph, const CompileOptions& options, std::vector<bool> kept)
       : graph_(graph), scope_(graph, options), kept_(std::move(kept)), copies_(graph.num_values(), nullptr),
-        only_norms_(options.recompute == Recompute::kNorms) {}
+        kind_(options.recompute) {}
 
   void run() {
     find_repeatable();
-    if (only_norms_) leave_cheap_chains();
+    if (kind_ == Recompute::kNorms) leave_cheap_chains();
+    if (kind_ == Recompute::kParts) add_checkpoints();
     for (std::size_t i = 0; i < repeatable_.size(); ++i) position_.emplace(repeatable_[i], i);
     for (const auto& op : graph_.ops()) {
       if (op->backward && op->section == Section::kStep) use_copies(*op);
@@ -76,6 +88,16 @@ class Recomputer {
   void leave_cheap_chains() {
     auto cheap = cheap_chains(repeatable_, kept_, [&](const Op& a, const Op& b) { return scope_.share_stage(a, b); });
     std::erase_if(repeatable_, [&](const Op* op) { return cheap.count(op) == 0; });
+  }
+
+  void add_checkpoints() {
+    std::map<std::pair<std::int64_t, std::int64_t>, CheckpointRequest> stages;
+    for (Op* op : repeatable_) stages[scope_.stage_of(*op)].ops.push_back(op);
+    for (auto& [stage, request] : stages) {
+      request.micro_batches = scope_.micro_batches(*request.ops.front());
+      request.turns_at_once = scope_.turns_at_once(*request.ops.front());
+      choose_checkpoints(request, kept_);
+    }
   }
 
   static bool runs_once(const Op& op) { return op.is_impure() || op.def().is_stored(); }
@@ -128,7 +150,7 @@ class Recomputer {
   std::vector<Op*> repeatable_;                          // in the order of the graph
   std::unordered_map<const Op*, std::size_t> position_;  // in repeatable_
   std::vector<Value*> copies_;                           // by id of the original; nullptr: none
-  bool only_norms_;
+  Recompute kind_;
 };
 
 // Which values were marked, by id.

@@ -16,8 +16,8 @@
 // copies draw the same. Results do not change by a bit.
 //
 // Which ops of which stages do so is said by CompileOptions::recompute; of normalisations and activations alone, those
-// that cheap_chains.h finds worth it. Stages are those of the pipeline; in
-// sharded execution a device is one, in phased execution what a device does in a phase.
+// that cheap_chains.h finds worth it. Where the compiler may keep what it wants, choose_checkpoints.h finds it. Stages
+// are those of the pipeline; in sharded execution a device is one, in phased execution what a device does in a phase.
 //
 // Expects: nothing. Ensures: no checkpoint is left, whether anything is computed again or not.
 // After the last merge_common, which would undo it, and before tensors are given places. Originals that only the

@@ -61,7 +61,14 @@ class OptionReader {
            {{"nothing", Recompute::kNothing},
             {"stages", Recompute::kStages},
             {"norms", Recompute::kNorms},
-            {"all", Recompute::kAll}});
+            {"all", Recompute::kAll},
+            {"parts", Recompute::kParts}});
+    number("memory_budget", options_.memory_budget.bytes);
+    flag("automatic_budget", options_.memory_budget.automatic);
+    words_["cut"] = [this](const std::string& value) {
+      options_.stage_cut.devices = static_cast<std::int64_t>(to_number(value));
+      options_.stage_cut.measures = false;  // the same graph everywhere
+    };
   }
 
   void add_place_words() {
@@ -164,6 +171,17 @@ class OptionReader {
   std::string word_;  // being read
 };
 
+// Stages of ops are their parts, each of a module that is called once.
+std::vector<StageCut::Part> parts_of(const Graph& graph) {
+  std::vector<StageCut::Part> parts;
+  for (const auto& op : graph.ops()) {
+    for (auto next = static_cast<std::int64_t>(parts.size()); next <= op->placement.stage; ++next) {
+      parts.push_back({.module = fmt::format("part{}", next), .last_call = next});
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::vector<std::string> split_words(std::string_view text, std::string_view separators) {
@@ -185,7 +203,9 @@ std::string run_passes_on_text(std::string_view text, const std::vector<std::str
   verify(*graph);
   std::vector<Pass> found;
   for (const std::string& name : passes) found.push_back(find_pass(name));
-  run_passes(*graph, found, {.options = options, .backend = backend});
+  CompileOptions chosen = options;
+  if (chosen.stage_cut.devices != 0) chosen.stage_cut.parts = parts_of(*graph);
+  run_passes(*graph, found, {.options = chosen, .backend = backend, .chosen = &chosen});
   return to_text(*graph);
 }
 

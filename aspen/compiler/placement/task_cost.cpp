@@ -43,11 +43,11 @@ double nanoseconds_of_calls(const Op& op) {
 
 }  // namespace
 
+double estimate_nanoseconds(const Op& op) { return kNanosecondsPerElement * work(op) + nanoseconds_of_calls(op); }
+
 std::vector<double> estimate_nanoseconds(const Graph& graph) {
   std::vector<double> result(graph.tasks.size(), 0);
-  for (const auto& op : graph.ops()) {
-    result[op->task] += kNanosecondsPerElement * work(*op) + nanoseconds_of_calls(*op);
-  }
+  for (const auto& op : graph.ops()) result[op->task] += estimate_nanoseconds(*op);
   return result;
 }
 

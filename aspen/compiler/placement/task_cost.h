@@ -13,7 +13,10 @@ namespace aspen {
 // than one made for their times, which lets a slow stage run ahead and leaves the others idle at the end.
 void set_costs(Graph& graph);
 
-// By task of the graph, a guess from shapes: nanoseconds on one thread of the cpu backend.
+// On one thread of the cpu backend, a guess from shapes.
+double estimate_nanoseconds(const Op& op);
+
+// By task of the graph, likewise.
 std::vector<double> estimate_nanoseconds(const Graph& graph);
 
 }  // namespace aspen

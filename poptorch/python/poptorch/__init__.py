@@ -63,6 +63,7 @@ from .ops import (
 from .options import Options, TensorLocationSettings
 from .poptorch_core import (
     Attribute,
+    AutoPipeline,
     MultiConv,
     NameScope,
     ParallelPhasedExecution,

@@ -1,6 +1,7 @@
 """Captures forward of a module into a native model: module scopes, checks on buffers, the structure of the result."""
 
 import contextlib
+import keyword
 import warnings
 
 import torch
@@ -10,20 +11,49 @@ from ._module_attributes import ModuleAttributes
 from .errors import createPoptorchError
 
 
-class _ModuleScopes:
-    """While open, the ops of each sub-module are recorded under its path ("layer1/0")."""
+def _written(module, path):
+    """A sub-module as one writes it: "model.layer1[0].conv"."""
+    text, parent = "model", module
+    for name in path.split("."):
+        if isinstance(parent, (torch.nn.Sequential, torch.nn.ModuleList)):
+            text += f"[{name}]"
+        elif isinstance(parent, torch.nn.ModuleDict):
+            text += f"[{name!r}]"
+        elif name.isidentifier() and not keyword.iskeyword(name):
+            text += f".{name}"
+        else:
+            text += f".get_submodule({name!r})"
+        parent = getattr(parent, name)
+    return text
 
-    def __init__(self, module):
+
+class _ModuleScopes:
+    """While open, the ops of each sub-module are recorded under its path ("layer1/0"), if names_ops, and its calls are
+    told to who finds stages, if tells_calls."""
+
+    def __init__(self, module, names_ops, tells_calls):
         self._module = module
+        self._names_ops = names_ops
+        self._tells_calls = tells_calls
         self._handles = []
         self._active = []  # paths of the modules being executed
 
     def __enter__(self):
         for path, child in self._module.named_modules():
             if path and not isinstance(child, torch.jit.ScriptModule):  # those take no hooks
-                self._handles.append(child.register_forward_pre_hook(self._enter(path.replace(".", "/"))))
-                self._handles.append(child.register_forward_hook(self._leave))
+                if self._tells_calls:
+                    self._handles.append(child.register_forward_pre_hook(self._tell(_written(self._module, path))))
+                if self._names_ops:
+                    self._handles.append(child.register_forward_pre_hook(self._enter(path.replace(".", "/"))))
+                    self._handles.append(child.register_forward_hook(self._leave))
         return self
+
+    @staticmethod
+    def _tell(written):
+        def hook(module, inputs):
+            poptorch_core.enter_module(written)
+
+        return hook
 
     def _enter(self, path):
         def hook(module, inputs):
@@ -122,7 +152,7 @@ def capture(core, module, plan, inputs, options, training):
         returned.append(_structure.build(result, "output", leaves, []))
         return leaves
 
-    scopes = _ModuleScopes(module) if options._module_namescope_enabled else contextlib.nullcontext()
+    scopes = _ModuleScopes(module, options._module_namescope_enabled, options._execution_strategy._auto_ipus > 0)
     poptorch_core.set_source_excludes(options._source_location_excludes)
     try:
         with _impl.compile_hooks(), _weight_sync.suspended(module), _no_distribution_checks(), torch.enable_grad():

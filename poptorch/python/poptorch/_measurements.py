@@ -1,8 +1,8 @@
-"""What an executor measures in each call."""
+"""What an executor tells of the time and the memory that its model takes."""
 
 
 class Measurements:
-    """Members of an executor that tell of the time of its latest call."""
+    """Members of an executor that tell of the time of its latest call and of its memory."""
 
     def getPerfCounters(self):
         """Seconds at which each input was asked for and arrived, and each output was ready and reached the host.
@@ -37,3 +37,13 @@ class Measurements:
         1.85 GHz makes in the time that was measured without transfers."""
         with self._lock:
             return self._session.cycle_count(self._options._store)
+
+    def memoryFootprint(self):
+        """What the compiled model takes of each device's memory, as planned: a dict for each device.
+
+        "kinds": bytes of weights, optimiser state, gradient accumulators, buffers, constants, stashes, and of activations
+        and scratch at the peak of its memory; "total", "always_live" and "off_device" bytes; "budget" of
+        options.setMemoryBudget, 0 without one; "buffers" at the peak, largest first: dicts of "kind", "bytes", "name"
+        (of a parameter, or the op that makes it, its module and line), "type" and "always_live"."""
+        with self._lock:
+            return self._session.memory_footprint()

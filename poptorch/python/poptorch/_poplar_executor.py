@@ -240,6 +240,13 @@ class PoplarExecutor(_measurements.Measurements):
         with self._lock:
             return self._session.anchored(self._options._store, short_name)
 
+    def stageBlocks(self):
+        """Of a compiled model with AutoPipeline: its cut, as lines that give the model blocks. With these it runs the same
+        under PipelinedExecution."""
+        with self._lock:
+            self._session.require_compiled("stageBlocks")
+            return self._core.stage_blocks()
+
     # -- files ----------------------------------------------------------------------------------------------------
     def save(self, filename, export_model=True, save_rng_state=True):
         """Writes the compiled model to a file: the program, weights, state of the optimiser and of the random ops. With
