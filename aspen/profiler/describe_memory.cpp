@@ -27,10 +27,13 @@ constexpr const char* kMark = "___";
 // Regions of a device follow each other; those kept for it on the host likewise.
 class MemoryTables {
  public:
-  MemoryTables(const Program& program, const std::set<std::string>& parameters, profile::Profile& profile)
-      : program_(program), parameters_(parameters), profile_(profile) {}
+  MemoryTables(const Program& program, profile::Profile& profile) : program_(program), profile_(profile) {}
 
   void write() {
+    for (const DevicePlan& device : program_.devices) {
+      const std::int64_t budget = number(device.budget_bytes), least = profile_.memory.budget;
+      if (budget > 0) profile_.memory.budget = least == 0 ? budget : std::min(least, budget);
+    }
     for (std::size_t device = 0; device < program_.devices.size(); ++device) add_regions(device);
     add_variables();
     for (const ProgramConstant& constant : program_.constants) add_constant(constant);
@@ -88,27 +91,15 @@ class MemoryTables {
     return buffer;
   }
 
-  bool is_written_by_steps(const ProgramVariable& variable) const {
-    const BufferRef& home = variable.places.front();
-    for (const Task& task : program_.step) {
-      for (const Instruction& instruction : task.instructions) {
-        for (const BufferRef& place : instruction.outputs) {
-          if (place.arena == home.arena && place.owner == home.owner && place.offset == home.offset) return true;
-        }
-      }
+  static BufferKind kind_of(const ProgramVariable& variable) {
+    switch (variable.kind) {
+      case VariableKind::kParameter: return BufferKind::kWeight;
+      case VariableKind::kOptimizerState: return BufferKind::kOptimizerState;
+      case VariableKind::kAccumulator: return BufferKind::kAccumulator;
+      case VariableKind::kBuffer:
+      case VariableKind::kSetting: break;
     }
-    return false;
-  }
-
-  BufferKind kind_of(const ProgramVariable& variable) const {
-    if (variable.accumulator) return BufferKind::kAccumulator;
-    if (parameters_.contains(variable.name)) return BufferKind::kWeight;
-    if (variable.name.rfind("settings", 0) == 0 && variable.name.find(kMark) != std::string::npos) {
-      return BufferKind::kVariable;
-    }
-    if (variable.name.find(kMark) != std::string::npos) return BufferKind::kOptimizerState;
-    const bool is_weight = parameters_.empty() && !is_written_by_steps(variable);
-    return is_weight ? BufferKind::kWeight : BufferKind::kVariable;
+    return BufferKind::kVariable;
   }
 
   void add_variables() {
@@ -195,15 +186,12 @@ class MemoryTables {
   }
 
   const Program& program_;
-  const std::set<std::string>& parameters_;
   profile::Profile& profile_;
   std::map<std::pair<Arena, std::size_t>, std::size_t> begin_;  // of regions
 };
 
 }  // namespace
 
-void describe_memory(const Program& program, const std::set<std::string>& parameters, profile::Profile& profile) {
-  MemoryTables(program, parameters, profile).write();
-}
+void describe_memory(const Program& program, profile::Profile& profile) { MemoryTables(program, profile).write(); }
 
 }  // namespace aspen

@@ -123,7 +123,7 @@ class Profiler::State : public LiveProfile, public std::enable_shared_from_this<
     run.micro_batch_size = micro_batch_size(*program_);
     static_profile_.from_cache = given.is_loaded;
     describe_tasks(*program_, static_profile_);
-    describe_memory(*program_, given.parameters, static_profile_);
+    describe_memory(*program_, static_profile_);
   }
 
   void write_later(std::optional<RecordedRun> run, bool is_complete = false) {

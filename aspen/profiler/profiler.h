@@ -9,7 +9,6 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -31,8 +30,7 @@ struct ProfiledProgram {
   std::string backend;    // Backend::fingerprint()
   std::string execution;  // "": found in the program
   std::int64_t device_iterations = 1;
-  std::set<std::string> parameters;  // variables that are weights; see describe_memory
-  bool is_loaded = false;            // from a file or the cache
+  bool is_loaded = false;  // from a file or the cache
 };
 
 class Profiler {

@@ -252,9 +252,6 @@ void Model::profile_program(const aspen::CompileOptions& options) {
                                   .execution = options.execution == aspen::Execution::kPhased ? "phased" : "",
                                   .device_iterations = options.device_iterations,
                                   .is_loaded = is_from_file_};
-  for (const HostTensor& entry : tensors_) {
-    if (entry.is_parameter) profiled.parameters.insert(entry.name);
-  }
   profiler_->set_program(std::move(profiled));
   aspen::log::info("the profile of \"{}\" is written to {}", program_->name, profiler_->folder().string());
 }

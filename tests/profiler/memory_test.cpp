@@ -38,7 +38,7 @@ profile::Profile described(const Program& program) {
   profile::Profile profile;
   profile.run.replicas = static_cast<std::int64_t>(program.replicas);
   describe_tasks(program, profile);
-  describe_memory(program, {}, profile);
+  describe_memory(program, profile);
   return profile;
 }
 

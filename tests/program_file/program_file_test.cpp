@@ -244,8 +244,9 @@ TEST(ProgramCheck, LeavesIntegersOf64BitsToInputs) {
   };
   EXPECT_NE(complaint([&](Program& p) { widen(p.outputs.at(1).type); }).find("only inputs are"), std::string::npos);
   EXPECT_NE(complaint([&](Program& p) { widen(p.variables.at(0).type); }).find("only inputs are"), std::string::npos);
-  EXPECT_NE(complaint([&](Program& p) { widen(first(p).request.inputs.at(0).type); }).find("`narrow` brings them to 32"),
-            std::string::npos);
+  EXPECT_NE(
+      complaint([&](Program& p) { widen(first(p).request.inputs.at(0).type); }).find("`narrow` brings them to 32"),
+      std::string::npos);
 }
 
 TEST(ProgramCheck, KeepsOperandsApart) {
