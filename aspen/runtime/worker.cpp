@@ -147,8 +147,9 @@ void Worker::wait(const std::vector<CounterWait>& waits, std::int64_t round, con
   }
 }
 
-void Worker::count(OwnTask& task, std::int64_t finished, Clock::duration busy) {
-  task.busy += busy;
+void Worker::count(OwnTask& task, std::int64_t finished, Clock::time_point begin, Clock::time_point end) {
+  clock_.end(end);
+  task.busy += end - begin;
   ++task.runs;
   if (task.progress != nullptr) task.progress->set(finished);
 }
@@ -161,6 +162,7 @@ void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_
     now = Clock::now();
   }
   const auto begin = now;
+  clock_.begin(begin);
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(micro_batch);
   task.bound.enter_call([&](std::size_t input) { return input_at(input, micro_batch); },
@@ -172,7 +174,7 @@ void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_
   now = Clock::now();
   const auto computed = now;
   copy_outputs(task.bound, micro_batch, now);
-  count(task, micro_batch + 1, now - begin);
+  count(task, micro_batch + 1, begin, now);
   if constexpr (kRecorded) {
     record_->end_task({.kind = WorkerEvent::Kind::kStep,
                        .task = static_cast<std::int32_t>(number),
@@ -195,13 +197,14 @@ void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_poin
     now = Clock::now();
   }
   const auto begin = now;
+  clock_.begin(begin);
   std::int64_t micro_batch = (cycle + 1) * plan_->rounds - 1;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(cycle);
   if constexpr (kRecorded) record_->begin_instructions(now, task.first_total, task.first_backward);
   run_instructions<kRecorded>(task, number, micro_batch, true);
   now = Clock::now();
-  count(task, cycle + 1, now - begin);
+  count(task, cycle + 1, begin, now);
   if constexpr (kRecorded) {
     record_->end_task({.kind = WorkerEvent::Kind::kUpdate,
                        .task = static_cast<std::int32_t>(number),
@@ -236,7 +239,7 @@ void Worker::refresh(std::int64_t cycle) {
     auto start = Clock::now();
     aspen::run(refresh_);
     const auto end = Clock::now();
-    exchange_ += end - start;
+    add_exchange(end - start);
     if (record() != nullptr) record_->add(WorkerEvent::Kind::kExchange, (cycle + 1) * plan_->rounds - 1, start, end);
   }
   if (control_ != nullptr) control_->refresh(replica_, device_).set(cycle + 1);
