@@ -21,7 +21,8 @@ class PathFinder {
       if (block.task >= 0) of_tasks_[{block.task, block.micro_batch, worker.replica}] = row;  // the later of two
     }
     for (const Wait& wait : profile.waits) waits_.emplace(wait.task, wait);
-    std::sort(by_end_.begin(), by_end_.end(), [&](auto a, auto b) { return end_of(a) < end_of(b); });
+    std::sort(by_end_.begin(), by_end_.end(),
+              [&](auto a, auto b) { return std::pair(end_of(a), a) < std::pair(end_of(b), b); });
   }
 
   std::vector<std::int64_t> find() const {

@@ -2,88 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <span>
 #include <type_traits>
 
 #include "aspen/base/error.h"
 #include "aspen/base/whole_file.h"
 #include "aspen/profile/enum_names.h"
+#include "aspen/profile/json_writer.h"
 #include "aspen/profile/profile_check.h"
 #include "aspen/profile/profile_fields.h"
 
 namespace aspen::profile {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr const char* kFormat = "aspen-profile";
-
-template <class T>
-concept Scalar = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
-
-template <Scalar T>
-Json json_of(const T& value) {
-  if constexpr (std::is_enum_v<T>) {
-    return to_string(value);
-  } else {
-    return value;
-  }
-}
-
-// One row after the other into the columns of a table.
-class RowWriter {
- public:
-  template <class Row>
-  static Json table(std::vector<Row>& rows) {
-    RowWriter writer;
-    Row example;  // a table without rows has its columns, too
-    visit(writer, example);
-    for (auto& [name, column] : writer.columns_) column.clear();
-    for (Row& row : rows) {
-      writer.next_ = 0;
-      visit(writer, row);
-    }
-    Json result = Json::object();
-    for (auto& [name, column] : writer.columns_) result[name] = std::move(column);
-    return result;
-  }
-  template <Scalar T>
-  RowWriter& operator()(const char* name, const T& value) {
-    if (next_ == columns_.size()) columns_.emplace_back(name, Json::array());
-    columns_[next_++].second.push_back(json_of(value));
-    return *this;
-  }
-
- private:
-  std::vector<std::pair<const char*, Json>> columns_;
-  std::size_t next_ = 0;
-};
-
-class Writer {
- public:
-  template <class T>
-  Writer& operator()(const char* name, T& value) {
-    if constexpr (Scalar<T>) {
-      object_[name] = json_of(value);
-    } else {
-      Writer within;
-      visit(within, value);
-      object_[name] = std::move(within.object_);
-    }
-    return *this;
-  }
-  Writer& operator()(const char* name, std::vector<std::int64_t>& values) {
-    object_[name] = values;
-    return *this;
-  }
-  template <class Row>
-  Writer& operator()(const char* name, std::vector<Row>& rows) {
-    object_[name] = RowWriter::table(rows);
-    return *this;
-  }
-  Json object_ = Json::object();
-};
 
 std::string excerpt(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -235,12 +167,11 @@ void check_version(const Json& json) {
 }  // namespace
 
 std::string to_json(const Profile& profile) {
-  Writer writer;
-  writer.object_["format"] = kFormat;
-  writer.object_["version"] = kVersion;
+  JsonWriter writer;
+  writer.object["format"] = kFormat;
+  writer.object["version"] = kVersion;
   visit(writer, const_cast<Profile&>(profile));  // one list of fields serves both ways; a writer changes none
-  // Names may come from anywhere: what is not UTF-8 in them is replaced.
-  return writer.object_.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return writer.text();
 }
 
 Profile from_json(std::string_view text) {

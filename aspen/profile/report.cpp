@@ -5,6 +5,7 @@
 
 #include "aspen/base/error.h"
 #include "aspen/base/whole_file.h"
+#include "aspen/profile/advice.h"
 #include "aspen/profile/analyse.h"
 #include "aspen/profile/page_template.h"
 #include "aspen/profile/profile_json.h"
@@ -31,7 +32,7 @@ std::string script(std::string_view id, const std::string& json) {
   return result + "</script>\n";
 }
 
-std::string page_of(const std::string& json, const Profile* baseline) {
+std::string page_of(const std::string& json, const Comparison* comparison) {
   if (!has_page()) {
     throw UserError(
         "[report] this build of Aspen has no report page: esbuild was not there when it was built. Install it "
@@ -42,14 +43,17 @@ std::string page_of(const std::string& json, const Profile* baseline) {
   if (mark == std::string_view::npos) throw InternalError("the report page has no place for its data");
   std::string result(page.substr(0, mark));
   result += script("profile", json);
-  if (baseline != nullptr) result += script("baseline", to_json(*baseline));
+  if (comparison != nullptr) result += script("comparison", to_json(*comparison));
   result += page.substr(mark + kDataMark.size());
   return result;
 }
 
 }  // namespace
 
-void finish(Profile& profile) { profile.analysis = analyse(profile); }
+void finish(Profile& profile) {
+  profile.analysis = analyse(profile);
+  profile.analysis.advice = advise(profile);
+}
 
 void write_run(const fs::path& folder, Profile profile) {
   finish(profile);
@@ -68,10 +72,10 @@ void write_run(const fs::path& folder, Profile profile) {
 
 bool has_page() { return !page_template().empty(); }
 
-std::string page(const Profile& profile, const Profile* baseline) { return page_of(to_json(profile), baseline); }
+std::string page(const Profile& profile, const Comparison* comparison) { return page_of(to_json(profile), comparison); }
 
-void write_page(const fs::path& file, const Profile& profile, const Profile* baseline) {
-  write_text(file, page(profile, baseline));
+void write_page(const fs::path& file, const Profile& profile, const Comparison* comparison) {
+  write_text(file, page(profile, comparison));
 }
 
 }  // namespace aspen::profile

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "aspen/profile/compare.h"
 #include "aspen/profile/profile.h"
 
 namespace aspen::profile {
@@ -17,9 +18,9 @@ void write_run(const std::filesystem::path& folder, Profile profile);
 
 // Whether this build has the page: it takes a bundler (esbuild) to build it.
 bool has_page();
-// The page with the data in it: one file that needs no other. With a baseline, what is new beside it. A build without
-// the page has a UserError that says how to get it.
-std::string page(const Profile& profile, const Profile* baseline = nullptr);
-void write_page(const std::filesystem::path& file, const Profile& profile, const Profile* baseline = nullptr);
+// The page with the data in it: one file that needs no other. With a comparison, that is its first tab. In a build
+// without the page a UserError that says how to get it.
+std::string page(const Profile& profile, const Comparison* comparison = nullptr);
+void write_page(const std::filesystem::path& file, const Profile& profile, const Comparison* comparison = nullptr);
 
 }  // namespace aspen::profile

@@ -189,7 +189,7 @@ class Simulation {
     const double bytes = static_cast<double>(op.bytes_read + op.bytes_written);
     const double limit = std::max(op.flops / kFlops, bytes / kBytes) * 1e9;
     const double noise = 1 + 0.08 * static_cast<double>(random_() % 1000) / 1000;
-    return static_cast<std::int64_t>((limit * 1.25 + 400) * noise * (op.calls_host ? 6 : 1));
+    return static_cast<std::int64_t>((limit * 1.25 + 400) * noise * (op.calls_host ? 100 : 1));
   }
 
   const ExampleModel& model_;

@@ -18,15 +18,18 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+let numSections = 0;
+
 export function section(title: string, ...children: (Child | Child[])[]): HTMLElement {
-  const id = `section-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
+  const id = `section-${++numSections}`;
   return h("section", { "aria-labelledby": id }, h("h2", { id }, title), ...children);
 }
 
-// A share as a bar; the number stands beside it in the text.
-export const bar = (share: number, kind = "") =>
-  h("span", { class: `bar ${kind}`, "aria-hidden": "true" },
-    h("span", { style: `width:${Math.max(0, Math.min(1, share)) * 100}%` }));
+// A number with a bar of its share beside it.
+export const withBar = (share: number, text: string) =>
+  h("span", { class: "with-bar" },
+    h("span", { class: "bar", "aria-hidden": "true" }, h("span", { style: `width:${Math.max(0, Math.min(1, share)) * 100}%` })),
+    h("span", { class: "bar-text" }, text));
 
 // A choice of one among a few.
 export function choice<T extends string>(

@@ -1,5 +1,5 @@
 // Graph: the modules of the model as a tree with their time and memory, down to the ops and their text form.
-import { bar, h } from "./dom";
+import { h, withBar } from "./dom";
 import * as format from "./format";
 import { badges } from "./operators";
 import { indices, Profile, totalOpTime } from "./profile";
@@ -72,7 +72,7 @@ class Tree {
     const walk = (module: Module, depth: number) => {
       this.visible.push({ module, depth });
       if (!this.open.has(module.path)) return;
-      for (const child of [...module.children.values()].sort((a, b) => b.duration - a.duration)) walk(child, depth + 1);
+      for (const child of module.children.values()) walk(child, depth + 1);
     };
     walk(this.root, 0);
     this.element.replaceChildren(...this.visible.map(({ module, depth }) => this.row(module, depth)));
@@ -89,7 +89,7 @@ class Tree {
       h("span", { class: "tree-name", style: `padding-left:${depth * 1.1}em` },
         h("span", { class: "arrow", "aria-hidden": "true" }, module.children.size > 0 ? (isOpen ? "▾" : "▸") : ""), module.name,
         h("span", { class: "muted" }, ` ${format.plural(module.numOps, "op")}`)),
-      h("span", { class: "with-bar number" }, bar(share), `${format.time(module.duration)}`),
+      h("span", { class: "number" }, withBar(share, format.time(module.duration))),
       h("span", { class: "number share" }, format.percent(share)),
       h("span", { class: "number minor" }, format.bytes(module.variables)),
       h("span", { class: "number minor" }, format.bytes(module.activations)));

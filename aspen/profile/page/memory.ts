@@ -1,6 +1,6 @@
 // Memory: what is alive on a device over one step, the largest buffers at any moment, and where they lie.
 import { bufferColour } from "./colours";
-import { bar, choice, h, section, simpleTable } from "./dom";
+import { choice, h, section, simpleTable, withBar } from "./dom";
 import * as format from "./format";
 import { bytesAt, Liveness, liveness, totalAt } from "./liveness";
 import { arenaMap, MemoryAxis, usageChart } from "./memory_charts";
@@ -11,18 +11,19 @@ const swatch = (kind: string) => h("span", { class: "swatch", style: `background
 function largest(profile: Profile, live: Liveness, at: number): HTMLElement {
   const { buffers } = profile.memory;
   const total = totalAt(live, at);
-  const rows = live.buffers.map((i) => ({ i, alive: bytesAt(profile, live, i, at) })).filter((row) => row.alive > 0)
-    .sort((a, b) => b.alive - a.alive).slice(0, 20).map(({ i, alive }) => [
+  const found = live.buffers.map((i) => ({ i, alive: bytesAt(profile, live, i, at) })).filter((row) => row.alive > 0)
+    .sort((a, b) => b.alive - a.alive).slice(0, 15);
+  const rows = found.map(({ i, alive }) => [
       h("span", { class: "long" }, buffers.name[i] || "–"), h("span", {}, swatch(buffers.kind[i]), buffers.kind[i]),
       h("span", { class: "long" }, buffers.module[i] || "–"),
       buffers.first[i] < 0 ? "always" : buffers.copies[i] > 1 ? `${buffers.copies[i]} micro-batches` : "for a while",
-      h("span", { class: "with-bar" }, bar(total > 0 ? alive / total : 0), format.bytes(alive))]);
+      withBar(alive / found[0].alive, format.bytes(alive)), format.percent(alive / total)]);
   const op = live.ops[at];
   return h("div", {},
     h("p", { class: "lead" }, `${format.bytes(total)} alive` + (op === undefined ? "." :
       ` while ${profile.ops.name[op]} runs${profile.ops.module[op] ? ` in ${profile.ops.module[op]}` : ""} ` +
       `(${profile.tasks.name[profile.ops.task[op]]}).`)),
-    simpleTable("Largest buffers at the chosen op", ["Buffer", "Kind", "Module", "Alive", "Size"], rows, [4]));
+    simpleTable("Largest buffers at the chosen op", ["Buffer", "Kind", "Module", "Alive", "Size", "Share"], rows, [4, 5]));
 }
 
 function offloaded(profile: Profile, device: number): HTMLElement {
@@ -70,7 +71,7 @@ function deviceView(profile: Profile, device: number): HTMLElement {
     h("div", { class: "choice", role: "group", "aria-label": "Zoom" },
       h("button", { type: "button", "aria-label": "Zoom out", onclick: () => axis.view.scale(1 / 0.6) }, "−"),
       h("button", { type: "button", "aria-label": "Zoom in", onclick: () => axis.view.scale(0.6) }, "+"),
-      h("button", { type: "button", "aria-label": "Show the whole step", onclick: () => axis.view.fit() }, "Fit")),
+      h("button", { type: "button", "aria-label": "Fit the whole step", onclick: () => axis.view.fit() }, "Fit")),
     h("button", { type: "button", class: "plain", onclick: () => axis.choose(peakOp >= 0 ? live.position[peakOp] : 0) }, "Go to peak"),
     h("p", { class: "hint" }, "Click, or use the arrow keys, to choose an op."));
   return h("div", { class: "view" },

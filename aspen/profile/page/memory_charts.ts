@@ -3,7 +3,7 @@ import { drawing, Drawing, fitText, ticks } from "./canvas";
 import { bufferColour, mix, theme } from "./colours";
 import * as format from "./format";
 import { Liveness, totalAt } from "./liveness";
-import { Profile, sum } from "./profile";
+import { max, Profile, sum } from "./profile";
 import * as tooltip from "./tooltip";
 import { steer, View } from "./view";
 
@@ -93,7 +93,7 @@ export function usageChart(axis: MemoryAxis, device: number, budget: number): Dr
   const { live } = axis;
   const length = Math.max(live.ops.length, 1);
   const totals = Float64Array.from({ length }, (_, i) => totalAt(live, i));
-  const peak = Math.max(...totals);
+  const peak = max(totals);
   const showsBudget = budget > 0 && budget < peak * 3;
   const most = Math.max(peak, showsBudget ? budget : 0) * 1.06;
   const chart = drawing(`Memory of device ${device} alive over one step: at most ${format.bytes(peak)}, ` +

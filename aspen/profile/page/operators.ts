@@ -1,7 +1,7 @@
 // Operators: every op of the program with its time, traffic and rate, or all of one kind or module together.
-import { bar, choice, h, search, select } from "./dom";
+import { choice, h, search, select, withBar } from "./dom";
 import * as format from "./format";
-import { deviceOfOp, devices, indices, Profile, sum, totalOpTime } from "./profile";
+import { deviceOfOp, devices, indices, max, Profile, sum, totalOpTime } from "./profile";
 import { DataTable, TableColumn } from "./table";
 
 // A row of the table: one op, or several together.
@@ -46,9 +46,9 @@ export function badges(profile: Profile, ops: number[]): HTMLElement[] {
   return result;
 }
 
-function columns(profile: Profile, rows: () => Group[], by: Grouping): TableColumn[] {
+function columns(profile: Profile, rows: Group[], by: Grouping): TableColumn[] {
   const total = totalOpTime(profile);
-  const of = (row: number) => rows()[row];
+  const of = (row: number) => rows[row];
   const where = (row: number) => {
     const own = new Set(of(row).ops.map((op) => deviceOfOp(profile, op)));
     return own.size === 1 ? [...own][0] : -1;
@@ -58,29 +58,30 @@ function columns(profile: Profile, rows: () => Group[], by: Grouping): TableColu
     return own.size === 1 ? [...own][0] : "all";
   };
   const share = (row: number) => (total > 0 ? of(row).duration / total : 0);
+  const largest = max(indices(rows.length).map(share), 1e-12);
   const efficiency = (row: number) => (of(row).duration > 0 ? of(row).limit / of(row).duration : 0);
   const perSecond = (value: number, row: number) => (of(row).duration > 0 ? value / (of(row).duration * 1e-9) : 0);
   const each = (value: number, row: number) => (of(row).calls > 0 ? value / of(row).calls : 0);
   const all: TableColumn[] = [
-    { title: "Op", width: "minmax(7rem,1.3fr)", value: (row) => of(row).name,
+    { title: "Op", width: "minmax(6.5rem,1fr)", value: (row) => of(row).name,
       show: (row) => h("span", { title: of(row).name }, of(row).name, ...badges(profile, of(row).ops)) },
-    { title: "Module", width: "minmax(6rem,2fr)", minor: by !== "module", value: (row) => of(row).module,
-      show: (row) => of(row).module || "–" },
-    { title: "Device", width: "4.2rem", numeric: true, minor: true, value: where, show: (row) => (where(row) < 0 ? "all" : String(where(row))) },
-    { title: "Pass", width: "5.4rem", minor: true, value: pass, show: pass },
-    { title: "Calls", width: "5rem", numeric: true, minor: true, value: (row) => of(row).calls, show: (row) => format.count(of(row).calls) },
-    { title: "Time", width: "5.6rem", numeric: true, value: (row) => of(row).duration, show: (row) => format.time(of(row).duration) },
-    { title: "Share", width: "7rem", numeric: true, value: share,
-      show: (row) => h("span", { class: "with-bar" }, bar(share(row)), format.percent(share(row))) },
-    { title: "A call", width: "5.2rem", numeric: true, minor: true, explain: "Mean time of one call",
+    { title: "Module", width: "minmax(6rem,1.6fr)", value: (row) => of(row).module,
+      show: (row) => h("span", { class: "tail", title: of(row).module }, h("bdi", {}, of(row).module || "–")) },
+    { title: "Device", width: "3.4rem", numeric: true, minor: true, value: where, show: (row) => (where(row) < 0 ? "all" : String(where(row))) },
+    { title: "Pass", width: "5.1rem", minor: true, value: pass, show: pass },
+    { title: "Calls", width: "3.8rem", numeric: true, minor: true, value: (row) => of(row).calls, show: (row) => format.count(of(row).calls) },
+    { title: "Time", width: "4.7rem", numeric: true, value: (row) => of(row).duration, show: (row) => format.time(of(row).duration) },
+    { title: "Share", width: "6rem", numeric: true, minor: true, value: share,
+      show: (row) => withBar(share(row) / largest, format.percent(share(row))) },
+    { title: "A call", width: "4.7rem", numeric: true, minor: true, explain: "Mean time of one call",
       value: (row) => each(of(row).duration, row), show: (row) => format.time(each(of(row).duration, row)) },
-    { title: "Bytes", width: "5.6rem", numeric: true, minor: true, explain: "Read and written by one call",
+    { title: "Bytes", width: "4.8rem", numeric: true, minor: true, explain: "Read and written by one call",
       value: (row) => each(of(row).bytes, row), show: (row) => format.bytes(each(of(row).bytes, row)) },
-    { title: "FLOPs", width: "6.2rem", numeric: true, minor: true, explain: "Of one call",
+    { title: "FLOPs", width: "6rem", numeric: true, minor: true, explain: "Of one call",
       value: (row) => each(of(row).flops, row), show: (row) => format.flops(each(of(row).flops, row)) },
-    { title: "Rate", width: "7rem", numeric: true, minor: true, explain: "What it achieves",
+    { title: "Rate", width: "6.6rem", numeric: true, minor: true, explain: "What it achieves",
       value: (row) => perSecond(of(row).flops, row), show: (row) => format.flopRate(perSecond(of(row).flops, row)) },
-    { title: "Of limit", width: "6rem", numeric: true, minor: true,
+    { title: "Of limit", width: "4.1rem", numeric: true, minor: true,
       explain: "Time at the limit of the processor or its memory, whichever is closer, over the time it took",
       value: efficiency, show: (row) => (of(row).limit > 0 ? format.percent(efficiency(row)) : "–") },
   ];
@@ -128,7 +129,7 @@ export function operatorsView(profile: Profile): HTMLElement {
   const make = (grouping: Grouping) => {
     by = grouping;
     rows = groups(profile, by);
-    const all = columns(profile, () => rows, by);
+    const all = columns(profile, rows, by);
     table = new DataTable("Operators", all, all.findIndex((column) => column.title === "Time"), true,
       (row) => chosen.replaceChildren(details(profile, rows[row])));
     place.replaceChildren(table.element);

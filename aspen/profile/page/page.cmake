@@ -4,7 +4,7 @@ find_program(ESBUILD esbuild)
 if(ESBUILD)
   set(page ${CMAKE_CURRENT_SOURCE_DIR}/profile/page)
   set(bundle ${PROJECT_BINARY_DIR}/generated/page)
-  file(GLOB page_inputs CONFIGURE_DEPENDS ${page}/*.ts ${page}/*.css ${page}/page.html ${page}/*.cmake)
+  file(GLOB page_inputs CONFIGURE_DEPENDS ${page}/*.ts ${page}/*.css ${page}/page.html ${page}/*.cmake ${page}/tsconfig.json)
   add_custom_command(
     OUTPUT ${bundle}/page_bundle.cpp
     COMMAND ${ESBUILD} ${page}/main.ts --bundle --minify --format=iife --target=es2020 --log-level=warning

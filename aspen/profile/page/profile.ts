@@ -92,6 +92,12 @@ export const sum = (values: Iterable<number>) => {
   return total;
 };
 
+export const max = (values: Iterable<number>, least = 0) => {
+  let most = least;
+  for (const value of values) if (value > most) most = value;
+  return most;
+};
+
 // Time an op took in the whole run, as a part of all ops.
 export const totalOpTime = (profile: Profile) => sum(profile.ops.duration);
 

@@ -1,11 +1,13 @@
 // Summary: the run in numbers, and what to look at first.
-import { bar, h, section, simpleTable } from "./dom";
+import { h, section, simpleTable, withBar } from "./dom";
 import * as format from "./format";
 import { Advice, indices, Profile } from "./profile";
 
-const figure = (id: string, name: string, value: string, note: string) =>
-  h("div", { class: "figure", id: `figure-${id}` }, h("dt", {}, name), h("dd", { class: "value" }, value),
-    h("dd", { class: "note" }, note));
+export function figure(id: string, name: string, value: string, ...note: (string | Node)[]): HTMLElement {
+  const [number, unit] = value.split("\u00a0");
+  return h("div", { class: "figure", id: `figure-${id}` }, h("dt", {}, name),
+    h("dd", { class: "value" }, number, unit ? h("span", { class: "unit" }, `\u00a0${unit}`) : null), h("dd", { class: "note" }, note));
+}
 
 function figures(profile: Profile): HTMLElement {
   const { run, analysis, machine } = profile;
@@ -50,7 +52,7 @@ function compilation(profile: Profile): HTMLElement {
   const rows = indices(name.length).map((i) => {
     const depth = name[i].split("/").length - 1;
     return [h("span", { style: `padding-left:${depth * 1.25}em` }, name[i].split("/").pop()!),
-      h("span", { class: "with-bar" }, bar(total > 0 ? duration[i] / total : 0), format.time(duration[i]))];
+      withBar(total > 0 ? duration[i] / total : 0, format.time(duration[i]))];
   });
   return section("Compilation",
     h("p", { class: "lead" }, profile.from_cache

@@ -27,13 +27,12 @@ export class DataTable {
     this.heads = columns.map((column, i) => h("div", { role: "columnheader", class: this.classOf(column) },
       h("button", { type: "button", title: column.explain ?? null, onclick: () => this.sort(i) }, column.title)));
     this.space = h("div", { class: "table-space", role: "rowgroup" });
-    this.body = h("div", { class: "table-body", tabindex: "0", role: "rowgroup", "aria-label": `${label}: rows`,
-      style: `max-height:${rowHeight * maxRows}px`, onscroll: () => this.paint(),
-      onkeydown: (event: KeyboardEvent) => this.key(event) }, this.space);
-    this.space.setAttribute("role", "presentation");
-    this.element = h("div", { class: "data-table", role: "table", "aria-label": label,
-      style: `--columns:${columns.map((c) => c.width).join(" ")};--narrow:${narrow.map((c) => c.width).join(" ")}` },
-      h("div", { role: "rowgroup" }, h("div", { class: "table-row table-head", role: "row" }, this.heads)), this.body);
+    const head = h("div", { role: "rowgroup", class: "table-head" }, h("div", { class: "table-row", role: "row" }, this.heads));
+    this.body = h("div", { class: "table-body", tabindex: "0", role: "table", "aria-label": label,
+      style: `max-height:${rowHeight * (maxRows + 1)}px`, onscroll: () => this.paint(),
+      onkeydown: (event: KeyboardEvent) => this.key(event) }, head, this.space);
+    this.element = h("div", { class: "data-table",
+      style: `--columns:${columns.map((c) => c.width).join(" ")};--narrow:${narrow.map((c) => c.width).join(" ")}` }, this.body);
     new ResizeObserver(() => this.paint()).observe(this.body);
   }
 
@@ -70,7 +69,7 @@ export class DataTable {
   }
 
   private paint(): void {
-    this.element.setAttribute("aria-rowcount", String(this.rows.length + 1));
+    this.body.setAttribute("aria-rowcount", String(this.rows.length + 1));
     this.space.style.height = `${this.rows.length * rowHeight}px`;
     const visible = Math.max(this.body.clientHeight, rowHeight);
     const first = Math.max(0, Math.floor(this.body.scrollTop / rowHeight) - 4);
@@ -78,7 +77,9 @@ export class DataTable {
     const painted = [];
     for (let i = first; i < last; ++i) painted.push(this.row(i));
     this.space.replaceChildren(...painted);
-    if (this.rows.length === 0) this.space.replaceChildren(h("p", { class: "empty" }, "Nothing matches."));
+    if (this.rows.length > 0) return;
+    this.space.style.height = `${rowHeight}px`;
+    this.space.replaceChildren(h("div", { role: "row", class: "empty" }, h("div", { role: "cell" }, "Nothing matches.")));
   }
 
   private row(i: number): HTMLElement {
@@ -104,8 +105,9 @@ export class DataTable {
     event.preventDefault();
     const next = Math.min(Math.max(this.selected + step, 0), this.rows.length - 1);
     const [top, bottom] = [next * rowHeight, (next + 1) * rowHeight];
+    const room = this.body.clientHeight - rowHeight;  // under the head
     if (top < this.body.scrollTop) this.body.scrollTop = top;
-    if (bottom > this.body.scrollTop + this.body.clientHeight) this.body.scrollTop = bottom - this.body.clientHeight;
+    if (bottom > this.body.scrollTop + room) this.body.scrollTop = bottom - room;
     this.select(next);
   }
 }

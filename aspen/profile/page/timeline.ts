@@ -50,8 +50,10 @@ export class Timeline {
   private draw(context: CanvasRenderingContext2D, width: number): void {
     const colours = theme();
     this.drawAxis(context, width, colours);
+    const tops: number[] = [];
     let top = axisHeight;
     this.tracks.forEach((track, i) => {
+      tops.push(top);
       context.fillStyle = colours.line;
       context.fillRect(0, top - gap / 2, width, 1);
       context.save();
@@ -67,6 +69,8 @@ export class Timeline {
       context.fillText(fitText(context, name, this.gutter() - 12), 4, top + (track.isWorker ? blockHeight : 20) / 2);
       top += this.heightOf(track);
     });
+    // Where things are, for tests and for who looks at the document.
+    Object.assign(this.drawing.canvas.dataset, { from: this.view.from, to: this.view.to, gutter: this.gutter(), tops: tops.join(" ") });
   }
 
   private drawAxis(context: CanvasRenderingContext2D, width: number, colours: Theme): void {
@@ -109,7 +113,7 @@ export class Timeline {
         context.lineWidth = 2;
         context.strokeRect(left + 1, top + 1, Math.max(wide - 3, 1), height - 2);
       }
-      if (track.isWorker && wide > 12) this.drawOps(context, item, top + blockHeight + 1, width);
+      if (track.isWorker && wide > 12) this.drawOps(context, item, top + blockHeight + 1, width, colours.panel);
     });
   }
 
@@ -124,7 +128,7 @@ export class Timeline {
     return isDimmed ? mix(colour, colours.panel, 0.75) : colour;
   }
 
-  private drawOps(context: CanvasRenderingContext2D, item: Item, top: number, width: number): void {
+  private drawOps(context: CanvasRenderingContext2D, item: Item, top: number, width: number, panel: string): void {
     const { blocks, op_durations: durations } = this.profile.trace;
     const { ops } = this.profile;
     const first = item.block < 0 ? -1 : blocks.op_durations[item.block];
@@ -138,7 +142,7 @@ export class Timeline {
       if (duration >= longest) [longest, longestOp] = [duration, blocks.first_op[item.block] + i];
       if (left - start < 1 && i + 1 < blocks.num_ops[item.block]) continue;  // together with the next: too thin alone
       if (left > this.gutter()) {
-        const colour = opColour(ops.name[longestOp], ops.calls_host[longestOp]);
+        const colour = mix(opColour(ops.name[longestOp], ops.calls_host[longestOp]), panel, 0.4);
         context.fillStyle = colour;
         context.fillRect(start, top, Math.max(left - start - (left - start > 3 ? 1 : 0), 0.5), opHeight - 2);
         if (left - start > 40) {

@@ -1,6 +1,6 @@
 // Execution trace: the timeline, the block that was chosen, and where the time of devices and stages goes.
 import { blockKindColour } from "./colours";
-import { bar, choice, h, section, simpleTable } from "./dom";
+import { choice, h, section, simpleTable, withBar } from "./dom";
 import * as format from "./format";
 import { indices, Profile, sum } from "./profile";
 import { Timeline } from "./timeline";
@@ -15,7 +15,7 @@ function details(profile: Profile, item: Item): HTMLElement {
     .map((i) => {
       const op = blocks.first_op[item.block] + i;
       return [profile.ops.name[op], profile.ops.module[op] || "–", profile.ops.source[op] || "–",
-        h("span", { class: "with-bar" }, bar(durations[first + i] / item.duration), format.time(durations[first + i]))];
+        withBar(durations[first + i] / item.duration, format.time(durations[first + i]))];
     });
   return h("div", {}, h("h3", {}, text.title),
     h("p", { class: "lead" }, text.rows.map(([name, value]) => `${name}: ${value}`).join(" · ")),
@@ -33,7 +33,7 @@ function toolbar(timeline: Timeline): HTMLElement {
   return h("div", { class: "toolbar" },
     h("div", { class: "choice", role: "group", "aria-label": "Zoom" },
       button("−", "Zoom out", () => timeline.view.scale(1 / 0.6)), button("+", "Zoom in", () => timeline.view.scale(0.6)),
-      button("Fit", "Show the whole trace", () => timeline.view.fit())),
+      button("Fit", "Fit the whole trace", () => timeline.view.fit())),
     choice("Colour by", [{ value: "micro-batch", text: "Micro-batch" }, { value: "kind", text: "Kind" },
       { value: "stage", text: "Stage" }], timeline.colouring, (value) => {
       timeline.colouring = value;
@@ -53,7 +53,8 @@ function workerShares(profile: Profile): HTMLElement {
     parts.map(([, name, style]) => h("li", {}, h("span", { class: `swatch ${style}` }), name)));
   const rows = indices(workers.worker.length).map((i) => {
     const worker = workers.worker[i];
-    const name = `Replica ${profile.workers.replica[worker]}, device ${profile.workers.device[worker]}`;
+    const device = `device ${profile.workers.device[worker]}`;
+    const name = profile.run.replicas > 1 ? `Replica ${profile.workers.replica[worker]}, ${device}` : `D${device.slice(1)}`;
     return [name, h("span", { class: "stack", "aria-hidden": "true" },
       parts.map(([key, , style]) => h("span", { class: style, style: `width:${workers[key][i] * 100}%` }))),
       ...parts.map(([key]) => format.percent(workers[key][i]))];
@@ -105,7 +106,7 @@ function criticalPath(profile: Profile): HTMLElement | null {
   const rows = [...totals].sort((a, b) => b[1].time - a[1].time).slice(0, 10).map(([key, entry]) => {
     const [kind, replica, device] = key.split("|");
     return [kind, device, replica, format.count(entry.count),
-      h("span", { class: "with-bar" }, bar(entry.time / whole), format.time(entry.time))];
+      withBar(entry.time / whole, format.time(entry.time))];
   });
   return section("Critical path",
     h("p", { class: "lead" }, `${format.plural(path.length, "block")} in a row decide how long the last traced call takes: ` +

@@ -11,7 +11,7 @@ namespace aspen::testing {
 namespace {
 
 void write_examples(const std::filesystem::path& folder) {
-  const ExampleModel pipeline{.budget = 24 << 20};
+  const ExampleModel pipeline{.budget = 160 << 20};
   const ExampleModel replicas{.name = "replicas",
                               .devices = 2,
                               .replicas = 2,
@@ -33,7 +33,9 @@ void write_examples(const std::filesystem::path& folder) {
   const ExampleModel large{.name = "large", .layers_per_device = 105, .gradient_accumulation = 100, .calls = 2};
   for (const auto& [name, model] :
        {std::pair{"pipeline", pipeline}, {"replicas", replicas}, {"single", single}, {"large", large}}) {
-    const profile::Profile profile = example_profile(model);
+    profile::Profile profile = example_profile(model);
+    // Options are the user's words: they must stay words on the page.
+    profile.run.options.push_back({"modelName", "</script><script>escaped = 1</script>"});
     profile::write_run(folder / name, profile);
     fmt::print("{}: {} ops, {} blocks\n", name, profile.ops.size(), profile.trace.blocks.size());
   }
@@ -44,7 +46,8 @@ void write_examples(const std::filesystem::path& folder) {
   profile::finish(before);
   profile::finish(after);
   std::filesystem::create_directories(folder / "compare");
-  profile::write_page(folder / "compare" / "report.html", after, &before);
+  const profile::Comparison comparison = profile::compare(before, after);
+  profile::write_page(folder / "compare" / "report.html", after, &comparison);
 }
 
 }  // namespace

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Tests the report page: its types, then its behaviour in Chromium (./dev test runs this).
+
+usage: run_tests.py [BUILD] [options of node --test]
+
+BUILD is build/release by default. Screenshots stay in build/page/screenshots.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[2]
+
+
+def run(*command, **more):
+    result = subprocess.run([str(word) for word in command], check=False, **more)
+    if result.returncode != 0:
+        sys.exit(result.returncode)
+
+
+def main(words):
+    build = pathlib.Path(words.pop(0)) if words and not words[0].startswith("-") else ROOT / "build/release"
+    work = ROOT / "build/page"
+    screenshots = work / "screenshots"
+    shutil.rmtree(screenshots, ignore_errors=True)
+    screenshots.mkdir(parents=True)
+    run(sys.executable, HERE / "fetch_packages.py", work)
+    run("node", work / "node_modules/typescript/lib/tsc.js", "-p", ROOT / "aspen/profile/page")
+    run(build / "tests/make_examples", work / "examples")
+    settings = {"PAGE_EXAMPLES": work / "examples", "PAGE_PACKAGES": work, "PAGE_SCREENSHOTS": screenshots}
+    run("node", "--test", *words, HERE / "page_test.mjs",
+        env=os.environ | {name: str(value) for name, value in settings.items()}, timeout=900)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
