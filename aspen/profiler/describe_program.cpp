@@ -9,6 +9,13 @@
 namespace aspen {
 namespace {
 
+// An update belongs to a device; it is shown with the first stage there.
+std::int64_t first_stage(const Program& program, std::size_t device) {
+  const auto is_there = [&](const Task& task) { return task.device == device; };
+  const auto found = std::find_if(program.step.begin(), program.step.end(), is_there);
+  return found == program.step.end() ? 0 : found->stage;
+}
+
 profile::Op described(const Instruction& instruction, bool is_update) {
   const Location location = split_location(instruction.location);
   profile::Op op;
@@ -40,7 +47,7 @@ void describe_tasks(const Program& program, profile::Profile& profile) {
       profile.tasks.push_back({.name = task.name,
                                .section = is_update ? profile::Section::kUpdate : profile::Section::kStep,
                                .device = static_cast<std::int64_t>(task.device),
-                               .stage = task.stage,
+                               .stage = is_update ? first_stage(program, task.device) : task.stage,
                                .first_op = static_cast<std::int64_t>(profile.ops.size()),
                                .num_ops = static_cast<std::int64_t>(task.instructions.size())});
       for (const Wait& wait : task.waits) {

@@ -118,6 +118,7 @@ def test_the_folder_holds_the_profile_under_both_names_and_the_trace(pipelined):
     assert profile["format"] == "aspen-profile" and profile["run"]["complete"]
     assert profile["run"]["model"] == "training" and profile["run"]["execution"] == "pipelined"
     assert len(profile["calls"]["begin"]) == 3 and profile["calls"]["samples"] == [80, 80, 80]
+    assert {(task["stage"], task["device"]) for task in rows(profile["tasks"])} == {(i, i) for i in range(4)}
 
 
 def test_the_model_name_is_the_folder(tmp_path):
