@@ -174,15 +174,15 @@ def test_the_cut_is_logged(capfd):
 
 
 def test_a_memory_budget_moves_the_cut():
-    """All weights are in the second half: a budget makes the stages take their share of them."""
+    """Most of the time goes into the first half and all large weights are in the second."""
 
     def model():
         torch.manual_seed(0)
-        light = [nn.Conv2d(4, 4, 3, padding=1) for _ in range(6)]
+        light = [nn.Conv2d(4, 4, 3, padding=1) for _ in range(8)]
         heavy = [nn.Linear(400, 400) for _ in range(6)]
-        return WithLoss(nn.Sequential(*light, nn.Flatten(), *heavy, nn.Linear(400, 10)))
+        return WithLoss(nn.Sequential(*light, nn.AvgPool2d(4), nn.Flatten(), *heavy, nn.Linear(400, 10)))
 
-    data = (torch.randn(8, 4, 10, 10), torch.randint(0, 10, (8,)))
+    data = (torch.randn(32, 4, 40, 40), torch.randint(0, 10, (32,)))
     free = trainer_of(model(), poptorch.AutoPipeline(2, measure=False))
     free.compile(*data)
     totals = [device["total"] for device in free.memoryFootprint()]
@@ -234,7 +234,7 @@ def test_numbers_of_devices_that_there_are_not(number):
         poptorch.AutoPipeline(num_ipus=number)
 
 
-@pytest.mark.parametrize("wrong", [2.0, "2", None, True])
+@pytest.mark.parametrize("wrong", [2.0, "2", None])
 def test_numbers_that_are_none(wrong):
     with pytest.raises(AssertionError, match="num_ipus expects an int"):
         poptorch.AutoPipeline(num_ipus=wrong)
@@ -244,7 +244,7 @@ def test_blocks_of_the_user():
     model, data = resnet18()
     poptorch.BeginBlock(model.network.layer3, "deep", ipu_id=1)
     trainer = trainer_of(model, poptorch.AutoPipeline(2))
-    with pytest.raises(poptorch.Error, match=r'begins block "deep", but AutoPipeline places .* poptorch.removeBlocks'):
+    with pytest.raises(poptorch.Error, match=r'begins block "deep", but AutoPipeline places .*poptorch.removeBlocks'):
         trainer.compile(*data)
 
 

@@ -13,6 +13,8 @@
 namespace aspen {
 namespace {
 
+constexpr double kWorthTelling = 0.99;  // of what a device takes: a remedy that leaves more is none
+
 using Remedies = std::set<Remedy>;  // in the order of their costs
 
 const char* name_of(Remedy remedy) {
@@ -185,9 +187,10 @@ class BudgetFitter {
       for (std::size_t i = 0; i < asked.devices.size(); ++i) {
         const auto before = static_cast<double>(asked.devices[i].total());
         const auto after = static_cast<double>(tried.devices[i].total());
-        if (asked.devices[i].excess() == 0 || after >= before) continue;
+        const bool fits = tried.devices[i].excess() == 0;
+        if (asked.devices[i].excess() == 0 || (!fits && after > kWorthTelling * before)) continue;
         saved += fmt::format("{}{:.2f} MiB on IPU {}{}", saved.empty() ? "" : ", ", (before - after) / (1 << 20), i,
-                             tried.devices[i].excess() == 0 ? " (fits)" : "");
+                             fits ? " (fits)" : "");
       }
       if (saved.empty()) continue;
       text += fmt::format("\n    {} saves {}", name_of(remedy), saved);

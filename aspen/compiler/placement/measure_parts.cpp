@@ -217,7 +217,7 @@ class PartCounter {
     const auto bytes = static_cast<double>(variable.value->type().bytes());
     const std::int64_t first = *parts.begin();
     part(first).variable_bytes += bytes;
-    if (parts.size() == 1) return;
+    if (parts.size() == 1 || &owner_of(variable) != &variable) return;
     if (is_assigned_in_step(*variable.value)) {  // one stage has all that use it
       for (std::int64_t i = first + 1; i <= *parts.rbegin(); ++i) part(i).may_begin_stage = false;
     } else if (variable.trainable) {
