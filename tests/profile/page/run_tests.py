@@ -21,13 +21,25 @@ def run(*command, **more):
         sys.exit(result.returncode)
 
 
+def fetch_packages(folder):
+    """The npm packages that package-lock.json pins, unless the folder has them already."""
+    lock = (HERE / "package-lock.json").read_bytes()
+    fetched = folder / "fetched-lock.json"
+    if fetched.exists() and fetched.read_bytes() == lock:
+        return
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name, folder)
+    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
+    fetched.write_bytes(lock)
+
+
 def main(words):
     build = pathlib.Path(words.pop(0)) if words and not words[0].startswith("-") else ROOT / "build/release"
     work = ROOT / "build/page"
     screenshots = work / "screenshots"
     shutil.rmtree(screenshots, ignore_errors=True)
     screenshots.mkdir(parents=True)
-    run(sys.executable, HERE / "fetch_packages.py", work)
+    fetch_packages(work)
     run("node", work / "node_modules/typescript/lib/tsc.js", "-p", ROOT / "aspen/profile/page")
     run(build / "tests/make_examples", work / "examples")
     settings = {"PAGE_EXAMPLES": work / "examples", "PAGE_PACKAGES": work, "PAGE_SCREENSHOTS": screenshots}
