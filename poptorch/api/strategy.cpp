@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "aspen/ipus/ipu_ids.h"
 #include "poptorch/api/spelling.h"
 #include "poptorch/error.h"
-#include "poptorch/model/ipus.h"
 
 namespace poptorch {
 namespace {
@@ -235,8 +235,8 @@ PipelinedExecution PipelinedExecution::with(const SharedStages& stages) {
 
 AutoPipeline::AutoPipeline(std::int64_t num_ipus, bool measure)
     : ExecutionStrategy(Kind::Pipelined, AutoStage::SameAsIpu) {
-  if (num_ipus < 1 || num_ipus > kMaxIpus) {
-    throw Error(fmt::format("[AutoPipeline] num_ipus is {}; expected 1 <= num_ipus <= {}.", num_ipus, kMaxIpus));
+  if (num_ipus < 1 || num_ipus > aspen::kMaxIpus) {
+    throw Error(fmt::format("[AutoPipeline] num_ipus is {}; expected 1 <= num_ipus <= {}.", num_ipus, aspen::kMaxIpus));
   }
   auto_ipus_ = num_ipus;
   measures_ = measure;
