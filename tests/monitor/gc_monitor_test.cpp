@@ -81,7 +81,7 @@ TEST_F(GcMonitor, ShowsIpusAndProcesses) {
   const Result result = monitor("");
   EXPECT_EQ(result.code, 0);
   expect_aligned(result.text);
-  EXPECT_NE(result.text.find("| gc-monitor: 64 virtual IPUs on "), std::string::npos) << result.text;
+  EXPECT_NE(result.text.find("gc-monitor: 64 virtual IPUs on "), std::string::npos) << result.text;
   EXPECT_NE(result.text.find(", 2 in use"), std::string::npos) << result.text;
   const auto all = lines(result.text);
   const auto has = [&](const std::string& text) {
