@@ -2,6 +2,7 @@
 #   cmake --install build/release --prefix <dir>                          library, headers, this package
 #   cmake --install build/release --component python --prefix <dir>       the Python package, into <dir>
 #   cmake --install build/release --component run --prefix <dir>          aspen-run alone (apps/CMakeLists.txt)
+#   cmake --install build/release --component monitor --prefix <dir>      gc-monitor and gc-info alone (likewise)
 include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/poptorch)
 install(EXPORT poptorch-targets NAMESPACE poptorch:: DESTINATION ${config_dir} COMPONENT cpp)

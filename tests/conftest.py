@@ -11,7 +11,7 @@ import tempfile
 
 import pytest
 
-# Devices that tests take by their id are nobody's business outside this run of pytest.
+# Devices that tests are attached to are nobody's business outside this run of pytest.
 os.environ["ASPEN_IPU_LOCK"] = os.path.join(tempfile.gettempdir(), f"aspen-ipus-{os.getpid()}.lock")
 os.environ["ASPEN_CHOICES_DIR"] = tempfile.mkdtemp(prefix="aspen-choices-")  # nor is what is fastest
 os.environ.setdefault("ASPEN_VERIFY", "1")  # graphs are checked after each pass, as a release build would not do
@@ -55,6 +55,7 @@ def pytest_unconfigure(config):
     os.close(config.stderr_without_capture)
     if os.path.exists(os.environ["ASPEN_IPU_LOCK"]):
         os.remove(os.environ["ASPEN_IPU_LOCK"])
+    shutil.rmtree(os.environ["ASPEN_IPU_LOCK"] + ".attached", ignore_errors=True)
     shutil.rmtree(os.environ["ASPEN_CHOICES_DIR"], ignore_errors=True)
 
 

@@ -30,16 +30,17 @@ LAYERS = [
           "base backends/api op-attributes reference-kernels", "onednn"),
     Layer("null backend", r"aspen/backends/null/", "base backends/api op-attributes"),
     Layer("op attributes", r"aspen/ops/[^/]+/[^/]+\.h$", "base"),
-    Layer("runtime", r"aspen/runtime/", "base backends/api"),
+    Layer("ipus", r"aspen/ipus/", "base"),
+    Layer("runtime", r"aspen/runtime/", "base ipus backends/api"),
     Layer("compiler/ir", r"aspen/compiler/ir/", "base"),
     Layer("ops", r"aspen/ops/", "base compiler/ir op-attributes"),
     Layer("compiler", r"aspen/compiler/", "base backends/api op-attributes runtime compiler/ir ops"),
     Layer("program file", r"aspen/program_file/", "base backends/api op-attributes runtime compiler/ir compiler"),
-    Layer("apps", r"apps/", "base backends/api runtime compiler/ir op-attributes ops compiler program-file "
+    Layer("apps", r"apps/", "base ipus backends/api runtime compiler/ir op-attributes ops compiler program-file "
           "reference-kernels cpu-kernels"),
     Layer("public C++ API", r"include/poptorch/", "", "torch"),
-    Layer("poptorch", r"poptorch/", "public-C++-API base backends/api runtime compiler/ir op-attributes ops compiler "
-          "program-file reference-kernels cpu-kernels", "torch"),
+    Layer("poptorch", r"poptorch/", "public-C++-API base ipus backends/api runtime compiler/ir op-attributes ops "
+          "compiler program-file reference-kernels cpu-kernels", "torch"),
     Layer("examples", r"examples/", "public-C++-API", "torch"),
 ]
 

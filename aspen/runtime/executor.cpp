@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "aspen/base/error.h"
+#include "aspen/ipus/registration.h"
 #include "aspen/runtime/call_queue.h"
 #include "aspen/runtime/cpu_share.h"
 #include "aspen/runtime/crew.h"
@@ -47,6 +48,29 @@ std::vector<std::size_t> crew_of_device(const ThreadPlan& threads, std::size_t n
   return crews;
 }
 
+// Of each replica. Devices beyond them only move values, on behalf of those that compute.
+std::size_t num_ipus(const Program& program) {
+  std::size_t ipus = 1;
+  for (std::size_t device = 0; device < program.devices.size(); ++device) {
+    if (computes(program, device) && !only_brings(program, device)) ipus = device + 1;
+  }
+  return ipus;
+}
+
+// Replica by replica. What is moved on behalf of a replica is memory of its first IPU.
+std::vector<RegisteredIpu> registered_ipus(const Program& program) {
+  const std::size_t per_replica = num_ipus(program);
+  std::vector<RegisteredIpu> ipus(program.replicas * per_replica);
+  for (std::size_t replica = 0; replica < program.replicas; ++replica) {
+    for (std::size_t device = 0; device < program.devices.size(); ++device) {
+      RegisteredIpu& ipu = ipus[replica * per_replica + (device < per_replica ? device : 0)];
+      ipu.memory += planned_bytes(program, device);
+      ipu.host_memory += planned_host_bytes(program, device);
+    }
+  }
+  return ipus;
+}
+
 void check(const Program& program) {
   if (program.replicas < 1) throw InternalError("a program for no replicas");
   if (!program.training && !program.update.empty()) throw InternalError("a program for inference has update tasks");
@@ -80,6 +104,7 @@ struct Executor::State {
   ExecutorOptions options;
   std::vector<ReplicaMemory> memories;         // per replica
   std::vector<std::vector<OutputSink>> sinks;  // per replica and output
+  Registration registration;
   VariableStore variables;
   std::uint64_t seed = 0, step = 0;
   const CpuMask host_cpus = CpuMask::of_this_thread();
@@ -102,7 +127,8 @@ struct Executor::State {
 
   State(std::shared_ptr<const Program> loaded, ExecutorOptions chosen)
       : program((check(*loaded), std::move(loaded))), options(chosen), memories(allocate(*program, options)),
-        variables(*program, memories), cpus(usable_cpus(options.num_threads)),
+        registration(program->name, options.device, registered_ipus(*program)), variables(*program, memories),
+        cpus(usable_cpus(options.num_threads)),
         threads(options.thread_per_device ? thread_per_device(*program) : plan_threads(*program, cpus.cpus.size())),
         crew_of_device(aspen::crew_of_device(threads, program->devices.size())),
         update_order(order_tasks(program->update, crew_of_device, 1)), reductions(plan_reductions(*program, memories)),
@@ -115,6 +141,7 @@ struct Executor::State {
       control = std::make_unique<RunControl>(*program, threads.num_computing * threads.replicas.size(), reductions);
     }
     make_crews();
+    start_clocks();
     start_threads();
     reserve();
   }
@@ -137,6 +164,14 @@ struct Executor::State {
     std::sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) {
       return std::pair(a->replica(), a->device()) < std::pair(b->replica(), b->device());
     });
+  }
+
+  void start_clocks() {
+    const std::size_t per_replica = num_ipus(*program);
+    for (const auto& worker : workers) {
+      if (worker->device() >= per_replica) continue;
+      worker->set_clock(BusyClock(registration.busy(worker->replica() * per_replica + worker->device())));
+    }
   }
 
   // Shares out the cpus: to the caller's thread and helpers, or to the crews that compute. Those that only move values
@@ -290,6 +325,7 @@ struct Executor::State {
       run_workers(plan);
     } catch (...) {
       finish();
+      for (const auto& worker : workers) worker->rest();
       watch.finish_run(plan.cycles);
       variables.reset_accumulators();
       if (update_failed()) variables.reconcile();

@@ -3,6 +3,9 @@
 // work at the same time have threads that live as long as the executor (see thread_plan.h); a program that needs only
 // one runs on the thread of the caller.
 //
+// As long as it lives it is registered as attached (aspen/ipus/registration.h), with the time that each device
+// computes.
+//
 // Any thread may call it. Calls take turns in the order in which they come, and several executors run at the same time.
 // A call from within a run, by an op on the host or by should_stop, is a UserError: it would wait for itself.
 #pragma once
@@ -10,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,6 +86,8 @@ struct ExecutorOptions {
   bool thread_per_device = false;
   // Fills the memory with a pattern first, so that memory() can tell which bytes a run has touched.
   bool measures_memory = false;
+  // The id of the device that the caller has a lease of; nothing: the program runs wherever there is room.
+  std::optional<std::int64_t> device = {};
 };
 
 class Executor {

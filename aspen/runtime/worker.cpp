@@ -139,8 +139,9 @@ void Worker::wait(const std::vector<CounterWait>& waits, std::int64_t round, con
   }
 }
 
-void Worker::count(OwnTask& task, std::int64_t finished, Clock::duration busy) {
-  task.busy += busy;
+void Worker::count(OwnTask& task, std::int64_t finished, Clock::time_point begin, Clock::time_point end) {
+  clock_.end(end);
+  task.busy += end - begin;
   ++task.runs;
   if (task.progress != nullptr) task.progress->set(finished);
 }
@@ -152,6 +153,7 @@ void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_
     now = Clock::now();
   }
   const auto begin = now;
+  clock_.begin(begin);
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(micro_batch);
   task.bound.enter_call([&](std::size_t input) { return input_at(input, micro_batch); },
@@ -160,7 +162,7 @@ void Worker::run_step(std::size_t number, std::int64_t micro_batch, Clock::time_
   run_instructions(task, number, micro_batch, false);
   now = Clock::now();
   copy_outputs(task.bound, micro_batch, now);
-  count(task, micro_batch + 1, now - begin);
+  count(task, micro_batch + 1, begin, now);
 }
 
 void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_point& now) {
@@ -170,12 +172,13 @@ void Worker::run_update(std::size_t number, std::int64_t cycle, Clock::time_poin
     now = Clock::now();
   }
   const auto begin = now;
+  clock_.begin(begin);
   std::int64_t micro_batch = (cycle + 1) * plan_->rounds - 1;
   context_.step = plan_->first_step + static_cast<std::uint64_t>(micro_batch);
   task.bound.enter(cycle);
   run_instructions(task, number, micro_batch, true);
   now = Clock::now();
-  count(task, cycle + 1, now - begin);
+  count(task, cycle + 1, begin, now);
 }
 
 void Worker::give_variables(std::int64_t first, std::int64_t end) {
@@ -196,7 +199,7 @@ void Worker::refresh(std::int64_t cycle) {
   if (!refresh_.empty()) {
     auto start = Clock::now();
     aspen::run(refresh_);
-    exchange_ += Clock::now() - start;
+    add_exchange(Clock::now() - start);
   }
   if (control_ != nullptr) control_->refresh(replica_, device_).set(cycle + 1);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "aspen/ipus/busy_clock.h"
 #include "aspen/runtime/bound_task.h"
 #include "aspen/runtime/cpu_share.h"
 #include "aspen/runtime/executor.h"
@@ -50,6 +51,8 @@ class Worker {
     thread_ = thread;
     context_.team = thread.team;
   }
+  // Tells others how long the device computes.
+  void set_clock(const BusyClock& clock) { clock_ = clock; }
   bool computes() const { return computes_; }
   std::size_t replica() const { return replica_; }
   std::size_t device() const { return device_; }
@@ -67,7 +70,12 @@ class Worker {
   // Waits until what the steps read off the devices is there; after the refreshes of the crew.
   void await_refreshes(std::int64_t cycle) const;
 
-  void add_exchange(Clock::duration time) { exchange_ += time; }
+  void add_exchange(Clock::duration time) {
+    exchange_ += time;
+    clock_.add(time);
+  }
+  // After an error, which may have ended a task.
+  void rest() { clock_.end(Clock::now()); }
   DeviceTime time(double total) const;       // of the last run, which took `total` seconds
   std::int64_t num_finished_rounds() const;  // in the last run, of all step tasks
   double transfer_time() const;              // seconds of the last run spent on inputs and outputs
@@ -111,7 +119,7 @@ class Worker {
   void find_exchanges(const std::vector<ReplicaMemory>& memories);
   bool shares_thread(std::size_t replica, std::size_t device) const;
   void wait(const std::vector<CounterWait>& waits, std::int64_t round, const std::atomic<bool>& stopped) const;
-  static void count(OwnTask& task, std::int64_t finished, Clock::duration busy);
+  void count(OwnTask& task, std::int64_t finished, Clock::time_point begin, Clock::time_point end);
   const std::byte* input_at(std::size_t input, std::int64_t micro_batch) const;
   const std::byte* source_of(const BoundCopy& output, std::int64_t micro_batch) const;
   void copy_inputs(OwnTask& task, std::int64_t micro_batch, Clock::time_point& now);
@@ -137,6 +145,7 @@ class Worker {
   std::vector<CounterWait> before_refresh_, before_steps_;
   std::vector<MemoryCopy> refresh_;
   TeamChoice choice_;
+  BusyClock clock_;
 
   // Of the current or last run.
   const RunPlan* plan_ = nullptr;

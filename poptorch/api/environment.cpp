@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "aspen/base/log.h"
+#include "aspen/ipus/ipu_ids.h"
 #include "poptorch/api/guarded.h"
 #include "poptorch/capture/recorder.h"
 #include "poptorch/error.h"
@@ -38,7 +39,9 @@ std::int64_t getIpuTensorId(const at::Tensor& tensor) {
   return guarded([&] { return recorder->value_of(tensor)->id(); });
 }
 
-bool ipuHardwareIsAvailable(std::int64_t num_ipus) { return num_ipus <= kMaxIpus && !environment_asks_for_ipu_model(); }
+bool ipuHardwareIsAvailable(std::int64_t num_ipus) {
+  return num_ipus <= aspen::kMaxIpus && !environment_asks_for_ipu_model();
+}
 
 std::int64_t ipuHardwareVersion() {
   if (!ipuHardwareIsAvailable()) {

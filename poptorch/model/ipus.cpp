@@ -7,21 +7,22 @@
 
 #include "aspen/base/error.h"
 #include "aspen/base/log.h"
+#include "aspen/ipus/ipu_ids.h"
 
 namespace poptorch {
 namespace {
 
 std::int64_t first_device_with(std::int64_t ipus) {
   std::int64_t device = 0;
-  while (ipus_of_device(device) < ipus) ++device;
+  while (aspen::ipus_of_device(device) < ipus) ++device;
   return device;
 }
 
 void check_device(std::int64_t device, std::int64_t ipus) {
-  const std::int64_t available = ipus_of_device(device);
+  const std::int64_t available = aspen::ipus_of_device(device);
   if (available == 0) {
     throw aspen::UserError("[useIpuId] there is no device {}; expected 0 <= id <= {}.", device,
-                           first_device_with(kMaxIpus));
+                           first_device_with(aspen::kMaxIpus));
   }
   if (available < ipus) {
     throw aspen::UserError("[useIpuId] device {} has {} IPUs, but the model needs {}; device {} has enough.", device,
@@ -49,32 +50,15 @@ std::string ipu_model_version() {
   throw aspen::UserError("[compile] POPTORCH_IPU_MODEL_VERSION is \"{}\"; expected ipu1, ipu2 or ipu21.", value);
 }
 
-std::int64_t ipus_of_device(std::int64_t device) {
-  std::int64_t first = 0;
-  for (std::int64_t ipus = 1; ipus <= kMaxIpus; ipus *= 2) {
-    const std::int64_t devices = kMaxIpus / ipus;
-    if (device >= first && device < first + devices) return ipus;
-    first += devices;
-  }
-  return 0;
-}
-
-std::int64_t first_ipu_of_device(std::int64_t device) {
-  std::int64_t first = 0;  // device of so many IPUs
-  const std::int64_t own = ipus_of_device(device);
-  for (std::int64_t ipus = 1; ipus < own; ipus *= 2) first += kMaxIpus / ipus;
-  return (device - first) * own;
-}
-
 std::int64_t required_ipus(const IpuRequest& request) {
   std::int64_t per_replica = std::max<std::int64_t>(1, static_cast<std::int64_t>(request.used.size()));
   if (!request.used.empty()) per_replica = std::max(per_replica, *request.used.rbegin() + 1);
   std::int64_t total = per_replica * request.replicas;
-  if (total > kMaxIpus) {
+  if (total > aspen::kMaxIpus) {
     throw aspen::UserError(
         "[compile] Too many IPUs: {} per replica times {} replicas are {}, and there are {}; use fewer replicas, or "
         "lower ipu ids.",
-        per_replica, request.replicas, total, kMaxIpus);
+        per_replica, request.replicas, total, aspen::kMaxIpus);
   }
   const auto rounded = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(total)));
   if (request.is_hardware && rounded != total) {

@@ -8,8 +8,6 @@
 
 namespace poptorch {
 
-inline constexpr std::int64_t kMaxIpus = 64;  // of a process
-
 struct IpuRequest {
   std::set<std::int64_t> used;  // by the blocks of the model
   std::int64_t replicas = 1;
@@ -25,9 +23,5 @@ std::int64_t required_ipus(const IpuRequest& request);
 bool environment_asks_for_ipu_model();
 // POPTORCH_IPU_MODEL_VERSION: ipu1, ipu2 (the default) or ipu21; a UserError for any other.
 std::string ipu_model_version();
-
-// IPUs of a device: 0 .. 63 are single IPUs, then come pairs, groups of four and so on; 126 has all. 0: no such device.
-std::int64_t ipus_of_device(std::int64_t device);
-std::int64_t first_ipu_of_device(std::int64_t device);
 
 }  // namespace poptorch

@@ -122,7 +122,8 @@ class Model {
   static bool is_training(const aspen::Sections& file);
 
   // The executor and its memory. What the device held (weights, optimiser state, random state) survives a detach.
-  void attach();
+  // device: the id that the caller has a lease of, if any.
+  void attach(std::optional<std::int64_t> device = {});
   void detach();
   bool is_attached() const { return executor_ != nullptr; }
 

@@ -41,12 +41,13 @@ std::string settings_name(std::size_t index) { return fmt::format("{}{}", kSetti
 
 bool Model::is_setting(const std::string& variable) { return variable.starts_with(kSettings); }
 
-void Model::attach() {
+void Model::attach(std::optional<std::int64_t> device) {
   require_compiled("attach");
   if (is_attached()) throw aspen::UserError("[attach] the model is attached to its device already.");
   const char* measures = std::getenv("ASPEN_MEASURE_MEMORY");
   executor_ = std::make_unique<aspen::Executor>(
-      program_, aspen::ExecutorOptions{.measures_memory = measures != nullptr && std::string_view(measures) == "1"});
+      program_, aspen::ExecutorOptions{.measures_memory = measures != nullptr && std::string_view(measures) == "1",
+                                       .device = device});
   executor_->set_random_state(seed_, step_);
   for (const auto& [name, bytes] : parked_) executor_->write_variable(name, bytes);
   parked_.clear();

@@ -62,7 +62,7 @@ void Session::adopt(std::shared_ptr<Model> model, const Call& call) {
 }
 
 void Session::reserve(std::optional<std::int64_t> device, const ShouldStop& should_stop) {
-  if (device && lease_ == nullptr) lease_ = DeviceLease::take(*device, should_stop);
+  if (device && lease_ == nullptr) lease_ = aspen::DeviceLease::take(*device, should_stop);
 }
 
 void Session::release_device() {
@@ -76,7 +76,7 @@ void Session::attach(const ShouldStop& should_stop) {
   }
   reserve(call_.device, should_stop);
   try {
-    model.attach();
+    model.attach(call_.device);
     upload(PrivateBuffers::kKeptIfSame);
     if (training_) optimizer_->attached();
   } catch (...) {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "poptorch/model/device_lease.h"
+#include "aspen/ipus/device_lease.h"
 #include "poptorch/model/device_optimizer.h"
 #include "poptorch/model/host_weights.h"
 #include "poptorch/model/model.h"
@@ -52,8 +52,8 @@ class Session {
   Model& compiled(const char* who) const;  // an Error that names `who` if there is none
 
   using ShouldStop = std::function<bool()>;
-  // Takes a device for a model that is about to be compiled; see DeviceLease. What happens to it if the model is not
-  // compiled after all is said by release_device().
+  // Takes a device for a model that is about to be compiled; see aspen::DeviceLease. What happens to it if the model is
+  // not compiled after all is said by release_device().
   void reserve(std::optional<std::int64_t> device, const ShouldStop& should_stop);
   void release_device();  // unless attached
 
@@ -108,7 +108,7 @@ class Session {
   std::shared_ptr<DeviceOptimizer> optimizer_;  // nullptr unless training
   bool is_announced_ = false;                   // as a source of weights
   std::shared_ptr<Model> model_;
-  std::unique_ptr<DeviceLease> lease_;
+  std::unique_ptr<aspen::DeviceLease> lease_;
   Call call_;
   std::map<std::string, at::Tensor> anchored_;
   // Inference: the trainers that the tensors had when they were wrapped, and the version of each that was uploaded

@@ -1,4 +1,4 @@
-#include "poptorch/model/device_lease.h"
+#include "aspen/ipus/device_lease.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,19 +16,14 @@
 
 #include "aspen/base/error.h"
 #include "aspen/base/log.h"
-#include "poptorch/model/ipus.h"
+#include "aspen/ipus/ipu_ids.h"
+#include "aspen/ipus/meeting_place.h"
 
-namespace poptorch {
+namespace aspen {
 namespace {
 
 constexpr const char* kWaitVariable = "POPTORCH_WAIT_FOR_IPU";
 constexpr std::chrono::milliseconds kPollInterval{50};
-
-// The same for all programs of the machine, whatever their TMPDIR, unless somebody wants machines apart.
-std::string lock_path() {
-  const char* chosen = std::getenv("ASPEN_IPU_LOCK");
-  return chosen == nullptr || *chosen == '\0' ? "/tmp/aspen-ipus.lock" : chosen;
-}
 
 // The IPUs that leases of this process hold. A lock on byte i of a file that all processes share stands for IPU i: such
 // locks end with their process, but do not keep threads of one process apart, for which there is the table.
@@ -42,12 +37,31 @@ class TakenIpus {
   bool take(std::int64_t first, std::int64_t count) {
     const std::scoped_lock lock(mutex_);
     forget_after_fork();
+    follow_path();
     for (std::int64_t ipu = first; ipu < first + count; ++ipu) {
       if (taken_[static_cast<std::size_t>(ipu)]) return false;
     }
     if (!set_lock(F_WRLCK, first, count)) return false;
     for (std::int64_t ipu = first; ipu < first + count; ++ipu) taken_.set(static_cast<std::size_t>(ipu));
     return true;
+  }
+
+  std::bitset<kMaxIpus> of_all_processes() {
+    const std::scoped_lock lock(mutex_);
+    forget_after_fork();
+    follow_path();
+    std::bitset<kMaxIpus> ipus = taken_;
+    // Not made for this.
+    if (file_ < 0) file_ = open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    for (std::size_t ipu = 0; ipu < ipus.size(); ++ipu) {
+      struct flock found {};
+      found.l_type = F_WRLCK;
+      found.l_whence = SEEK_SET;
+      found.l_start = static_cast<off_t>(ipu);
+      found.l_len = 1;
+      if (fcntl(file_, F_GETLK, &found) == 0 && found.l_type != F_UNLCK) ipus.set(ipu);
+    }
+    return ipus;
   }
 
   void release(std::int64_t first, std::int64_t count) {
@@ -64,6 +78,14 @@ class TakenIpus {
     taken_.reset();
   }
 
+  // The environment may name another file as long as nothing is taken.
+  void follow_path() {
+    if (taken_.any() || path_ == ipu_lock_path()) return;
+    path_ = ipu_lock_path();
+    if (file_ >= 0) close(file_);
+    file_ = -1;
+  }
+
   // False: another process has some of them.
   bool set_lock(short kind, std::int64_t first, std::int64_t count) {
     struct flock range {};
@@ -73,7 +95,7 @@ class TakenIpus {
     range.l_len = count;
     if (fcntl(file(), F_SETLK, &range) == 0) return true;
     if (errno == EACCES || errno == EAGAIN) return false;
-    throw aspen::UserError("[useIpuId] Failed to acquire IPUs: {} cannot be locked: {}.", path_, std::strerror(errno));
+    throw UserError("[useIpuId] Failed to acquire IPUs: {} cannot be locked: {}.", path_, std::strerror(errno));
   }
 
   // Kept open: to close any descriptor of the file would end all locks of the process on it.
@@ -81,10 +103,10 @@ class TakenIpus {
     if (file_ < 0) file_ = open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (file_ < 0 && errno == ENOENT) {
       file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-      if (file_ >= 0 && fchmod(file_, 0666) != 0) aspen::log::debug("{} belongs to another user", path_);
+      if (file_ >= 0 && fchmod(file_, 0666) != 0) log::debug("{} belongs to another user", path_);
     }
     if (file_ >= 0) return file_;
-    throw aspen::UserError(
+    throw UserError(
         "[useIpuId] Failed to acquire IPUs: {}, which keeps those of several processes apart, "
         "cannot be opened: {}.",
         path_, std::strerror(errno));
@@ -93,7 +115,7 @@ class TakenIpus {
   std::mutex mutex_;
   std::bitset<kMaxIpus> taken_;
   pid_t process_ = getpid();
-  const std::string path_ = lock_path();
+  std::string path_ = ipu_lock_path();
   int file_ = -1;
 };
 
@@ -103,8 +125,7 @@ double seconds_to_wait() {
   char* end = nullptr;
   const double seconds = std::strtod(text, &end);
   if (*end != '\0' || !(seconds >= 0)) {
-    throw aspen::UserError("[useIpuId] {} is \"{}\"; expected the seconds to wait for a device, or 0.", kWaitVariable,
-                           text);
+    throw UserError("[useIpuId] {} is \"{}\"; expected the seconds to wait for a device, or 0.", kWaitVariable, text);
   }
   return seconds;
 }
@@ -132,17 +153,20 @@ std::unique_ptr<DeviceLease> DeviceLease::take(std::int64_t device, const std::f
   bool has_told = false;
   while (!TakenIpus::of_process().take(first, ipus)) {
     if (std::chrono::duration<double>(Clock::now() - begin).count() >= patience) {
-      throw aspen::UserError(
+      throw UserError(
           "[useIpuId] Failed to acquire device {}: another executor, here or in another process, is attached to {}{}. "
-          "Let it detachFromDevice() first, choose another id, or have {} say for how many seconds to wait.",
+          "Let it detachFromDevice() first (gc-monitor shows who has it), choose another id, or have {} say for how "
+          "many seconds to wait.",
           device, ipus_text(first, ipus), patience > 0 ? fmt::format(" since {} seconds at least", patience) : "",
           kWaitVariable);
     }
-    if (!std::exchange(has_told, true)) aspen::log::info("waiting for device {}, which another executor has", device);
-    if (should_stop && should_stop()) throw aspen::Interrupted();
+    if (!std::exchange(has_told, true)) log::info("waiting for device {}, which another executor has", device);
+    if (should_stop && should_stop()) throw Interrupted();
     std::this_thread::sleep_for(kPollInterval);
   }
   return std::unique_ptr<DeviceLease>(new DeviceLease(first, ipus));
 }
 
-}  // namespace poptorch
+std::bitset<kMaxIpus> leased_ipus() { return TakenIpus::of_process().of_all_processes(); }
+
+}  // namespace aspen

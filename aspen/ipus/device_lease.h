@@ -4,11 +4,14 @@
 
 #include <sys/types.h>
 
+#include <bitset>
 #include <cstdint>
 #include <functional>
 #include <memory>
 
-namespace poptorch {
+#include "aspen/ipus/ipu_ids.h"
+
+namespace aspen {
 
 class DeviceLease {
  public:
@@ -27,4 +30,7 @@ class DeviceLease {
   pid_t process_;
 };
 
-}  // namespace poptorch
+// The IPUs that leases of any process hold now. Where that cannot be read, none.
+std::bitset<kMaxIpus> leased_ipus();
+
+}  // namespace aspen
