@@ -194,7 +194,7 @@ std::vector<Advice> advise_on_stages(const Profile& profile) {
   advice.why = fmt::format(
       "A micro-batch takes {} in stage {} and {} in stage {}; the mean of the {} stages is {}, and the longest sets "
       "the "
-      "pace of all. Even stages would be about {} faster.",
+      "pace of all. Even stages would take about {} less time.",
       time_text(most), longest->stage, time_text(time_of(neighbour)), neighbour.stage, stages.size(), time_text(mean),
       percent_text(gain));
   advice.how = fmt::format(

@@ -163,7 +163,7 @@ struct Buffer {
   std::int64_t bytes = 0;
   std::int64_t copies = 1;  // one per micro-batch under way ...
   std::int64_t stride = 0;  // ... so many bytes apart
-  // Rows of ops, inclusive, of the same device: alive from the first to the last. -1 and -1: always.
+  // Rows of ops, inclusive: alive from the first to the last. -1 and -1: always.
   std::int64_t first = -1, last = -1;
 };
 

@@ -93,6 +93,10 @@ void check_memory(const Profile& profile) {
     check_row({"memory.buffers", "op", i}, buffer.op, profile.ops.size(), true);
     check_row({"memory.buffers", "first", i}, buffer.first, profile.ops.size(), true);
     check_row({"memory.buffers", "last", i}, buffer.last, profile.ops.size(), true);
+    if (buffer.last < buffer.first || (buffer.first < 0) != (buffer.last < 0)) {
+      throw UserError("[profile] memory.buffers.last[{}] is {}, before its first, {}; expected both to be -1 or an op.",
+                      i, buffer.last, buffer.first);
+    }
     check_not_negative({"memory.buffers", "offset", i}, buffer.offset);
     check_not_negative({"memory.buffers", "bytes", i}, buffer.bytes);
     check_range({"memory.buffers", "copies", i}, buffer.copies, 1, 1 << 20);

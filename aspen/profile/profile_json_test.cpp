@@ -169,6 +169,10 @@ TEST(ProfileJson, ChecksThatRowsExist) {
   json = good;
   json["memory"]["buffers"]["copies"][0] = 0;
   EXPECT_EQ(error_of(json), "[profile] memory.buffers.copies[0] is 0; expected 1 to 1048576.");
+  json = good;
+  json["memory"]["buffers"]["last"][0] = -1;
+  EXPECT_EQ(error_of(json),
+            "[profile] memory.buffers.last[0] is -1, before its first, 0; expected both to be -1 or an op.");
 }
 
 TEST(ProfileJson, RefusesOtherFormatsAndNewerVersions) {

@@ -50,7 +50,7 @@ void add_advice(const Profile& profile, std::string& text) {
   std::size_t number = 0;
   for (const Advice& advice : profile.analysis.advice) {
     line(text, "  {}. {} ({} confidence{})", ++number, advice.title, to_string(advice.confidence),
-         advice.gain > 0 ? fmt::format(", about {} faster", percent_text(advice.gain)) : "");
+         advice.gain > 0 ? fmt::format(", about {} less time", percent_text(advice.gain)) : "");
     line(text, "     {}", advice.why);
     line(text, "     How: {}", advice.how);
   }

@@ -4,7 +4,7 @@ import { deviceOfOp, indices, Profile, sum } from "./profile";
 
 export interface Liveness {
   ops: number[];                    // of the device, in the order they run
-  position: Int32Array;             // by op: where it is in `ops`
+  position: Int32Array;             // by op of any device, and once more: how many of `ops` come before it
   buffers: number[];                // of the device, not on the host
   kinds: string[];                  // that there are, always-live ones first
   bytes: Float64Array[];            // by kind and position
@@ -14,8 +14,9 @@ export interface Liveness {
 export function liveness(profile: Profile, device: number): Liveness {
   const { buffers } = profile.memory;
   const ops = indices(profile.ops.name.length).filter((op) => deviceOfOp(profile, op) === device);
-  const position = new Int32Array(profile.ops.name.length).fill(-1);
-  ops.forEach((op, i) => (position[op] = i));
+  const position = new Int32Array(profile.ops.name.length + 1);
+  for (const op of ops) position[op + 1] = 1;
+  for (let op = 0; op < profile.ops.name.length; ++op) position[op + 1] += position[op];
   const own = indices(buffers.name.length).filter((i) => buffers.device[i] === device && !buffers.on_host[i]);
   const kinds = bufferOrder.filter((kind) => own.some((i) => buffers.kind[i] === kind));
   const length = Math.max(ops.length, 1);
@@ -27,7 +28,7 @@ export function liveness(profile: Profile, device: number): Liveness {
     always[kind] += buffers.bytes[i] * (isAlways ? buffers.copies[i] : buffers.copies[i] - 1);
     if (isAlways) continue;
     bytes[kind][position[buffers.first[i]]] += buffers.bytes[i];
-    bytes[kind][position[buffers.last[i]] + 1] -= buffers.bytes[i];
+    bytes[kind][position[buffers.last[i] + 1]] -= buffers.bytes[i];
   }
   bytes.forEach((column, kind) => {
     let alive = always[kind];
@@ -42,6 +43,6 @@ export const totalAt = (live: Liveness, at: number) => sum(live.bytes.map((colum
 export function bytesAt(profile: Profile, live: Liveness, buffer: number, at: number): number {
   const { buffers } = profile.memory;
   if (buffers.first[buffer] < 0) return buffers.bytes[buffer] * buffers.copies[buffer];
-  const isAlive = live.position[buffers.first[buffer]] <= at && at <= live.position[buffers.last[buffer]];
+  const isAlive = live.position[buffers.first[buffer]] <= at && at < live.position[buffers.last[buffer] + 1];
   return buffers.bytes[buffer] * (buffers.copies[buffer] - (isAlive ? 0 : 1));
 }

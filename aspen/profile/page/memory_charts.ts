@@ -163,7 +163,7 @@ export function arenaMap(axis: MemoryAxis, device: number): Drawing {
   const own = regions.name.map((_, i) => i).filter((i) => regions.device[i] === device && !regions.on_host[i]);
   const most = Math.max(1, ...own.map((i) => regions.offset[i] + regions.bytes[i]));
   const span = (i: number): [number, number] => buffers.first[i] < 0
-    ? [0, live.ops.length] : [live.position[buffers.first[i]], live.position[buffers.last[i]] + 1];
+    ? [0, live.ops.length] : [live.position[buffers.first[i]], live.position[buffers.last[i] + 1]];
   const map = drawing(`Map of the memory of device ${device}: ${format.plural(live.buffers.length, "buffer")} by offset ` +
     `over one step, ${format.bytes(most)} in ${format.plural(own.length, "region")}.`, () => 320, (context, width, height) => {
     const colours = theme();

@@ -64,7 +64,7 @@ function columns(profile: Profile, rows: Group[], by: Grouping): TableColumn[] {
   const each = (value: number, row: number) => (of(row).calls > 0 ? value / of(row).calls : 0);
   const all: TableColumn[] = [
     { title: "Op", width: "minmax(6.5rem,1fr)", value: (row) => of(row).name,
-      show: (row) => h("span", { title: of(row).name }, of(row).name, ...badges(profile, of(row).ops)) },
+      show: (row) => h("span", { class: "op-name", title: of(row).name }, h("span", {}, of(row).name), ...badges(profile, of(row).ops)) },
     { title: "Module", width: "minmax(6rem,1.6fr)", value: (row) => of(row).module,
       show: (row) => h("span", { class: "tail", title: of(row).module }, h("bdi", {}, of(row).module || "–")) },
     { title: "Device", width: "3.4rem", numeric: true, minor: true, value: where, show: (row) => (where(row) < 0 ? "all" : String(where(row))) },

@@ -39,7 +39,7 @@ export function adviceList(advice: Advice): HTMLElement {
   }
   return h("ol", { class: "advice" }, indices(advice.title.length).map((i) => h("li", {},
     h("div", { class: "advice-head" }, h("h3", {}, advice.title[i]),
-      advice.gain[i] > 0 ? h("span", { class: "chip good" }, `about ${format.percent(advice.gain[i])} faster`) : null,
+      advice.gain[i] > 0 ? h("span", { class: "chip good" }, `about ${format.percent(advice.gain[i])} less time`) : null,
       advice.saved_bytes[i] > 0 ? h("span", { class: "chip good" }, `saves ${format.bytes(advice.saved_bytes[i])}`) : null,
       h("span", { class: `chip sure-${advice.confidence[i]}` }, `${advice.confidence[i]} confidence`)),
     h("p", {}, advice.why[i]),
@@ -71,7 +71,7 @@ function devices(profile: Profile): HTMLElement {
       use >= 0 ? format.bytes(analysis.memory.peak[use]) : "–"];
   });
   return section("Devices", simpleTable("Devices of all replicas",
-    ["Device", "Replica", "Thread", "Threads of kernels", "Busy", "Peak memory"], rows, [1, 2, 3, 4, 5]));
+    ["Device", "Replica", "Thread", "Kernel threads", "Busy", "Peak memory"], rows, [1, 2, 3, 4, 5]));
 }
 
 function details(profile: Profile): HTMLElement {
