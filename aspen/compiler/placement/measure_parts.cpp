@@ -163,6 +163,7 @@ class PartCounter {
 
   void run() {
     for (const auto& op : graph_.ops()) {
+      count_scratch(*op);
       const bool is_forward = op->section == Section::kStep && !op->backward;
       if (is_forward && !op->def().is_alias() && !is_remade_(*op)) count_results(*op);
     }
@@ -182,6 +183,14 @@ class PartCounter {
       }
       for (const Value* alias : user->outputs()) for_each_user(*alias, visit);
     }
+  }
+
+  void count_scratch(const Op& op) {
+    if (part_of(op) < 0 || op.def().is_alias() || op.section != Section::kStep) return;
+    double bytes = 0;
+    for (const Value* output : op.outputs()) bytes += static_cast<double>(output->type().bytes());
+    double& most = part(part_of(op)).scratch_bytes;
+    most = std::max(most, bytes);
   }
 
   void count_results(const Op& op) {

@@ -21,6 +21,7 @@ class GrowingStage {
     backward_ += part.backward;
     variable_bytes_ += part.variable_bytes;
     saved_bytes_ += part.saved_bytes;
+    scratch_bytes_ = std::max(scratch_bytes_, part.scratch_bytes);
     ++next_;
   }
 
@@ -45,13 +46,14 @@ class GrowingStage {
   double bytes(std::int64_t stage, std::int64_t num_stages) const {
     const double micro_batches = static_cast<double>(num_stages - stage) + 1;
     const double kept = costs_.recomputes || stage + 1 == num_stages ? saved_bytes_ : saved_bytes_ * micro_batches;
-    return variable_bytes_ + kept + received_bytes_ * micro_batches;
+    return variable_bytes_ + kept + scratch_bytes_ + received_bytes_ * micro_batches;
   }
 
  private:
   const PartCosts& costs_;
   std::int64_t next_;  // the part after it
-  double forward_ = 0, backward_ = 0, variable_bytes_ = 0, saved_bytes_ = 0, received_bytes_ = 0, sent_bytes_ = 0;
+  double forward_ = 0, backward_ = 0, variable_bytes_ = 0, saved_bytes_ = 0, scratch_bytes_ = 0, received_bytes_ = 0,
+         sent_bytes_ = 0;
   std::vector<double> gone_;  // by part: bytes of values that are used there last
 };
 

@@ -20,6 +20,7 @@ struct PartCosts {
     double forward = 0, backward = 0;  // nanoseconds per micro-batch
     double variable_bytes = 0;         // of weights and all that belongs to them
     double saved_bytes = 0;            // of results that the backward pass reads
+    double scratch_bytes = 0;          // of the largest results of an op
     bool may_begin_stage = true;
     std::int64_t last_call = 0;  // a stage that begins here has this part, too: its module is called there
   };

@@ -20,6 +20,7 @@ PartCosts random_costs(std::mt19937& random, std::int64_t count) {
                            .backward = costs.is_training ? static_cast<double>(random() % 2000) : 0,
                            .variable_bytes = static_cast<double>(random() % 5000),
                            .saved_bytes = static_cast<double>(random() % 2000),
+                           .scratch_bytes = static_cast<double>(random() % 4000),
                            .may_begin_stage = random() % 4 != 0});
     PartCosts::Value value{.made = i, .used = {}, .bytes = static_cast<double>(random() % 3000)};
     for (std::int64_t k = i + 1; k < count; ++k) {
