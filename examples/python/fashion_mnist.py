@@ -65,6 +65,8 @@ def train(model, dataset, arguments):
     """Trains in place; returns images per second, not counting the compilation."""
     # One call to the model runs this many weight updates on the device before it returns to Python.
     options = poptorch.Options().deviceIterations(arguments.device_iterations)
+    if arguments.profile:
+        options.enableProfiling(str(arguments.profile))
     loader = poptorch.DataLoader(options, dataset, batch_size=arguments.batch_size, shuffle=True, drop_last=True)
     optimizer = poptorch.optim.SGD(model.parameters(), lr=arguments.learning_rate, momentum=0.9)
     trainer = poptorch.trainingModel(model.train(), options, optimizer)
@@ -98,6 +100,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("build/datasets"))
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/demo"))
+    parser.add_argument("--profile", type=pathlib.Path, help="folder for a report of where time and memory went")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--device-iterations", type=int, default=25)
@@ -121,6 +124,8 @@ def main():
     print(f"test accuracy:    {100 * (predictions == truths).float().mean().item():.2f} %")
     print(f"throughput:       {throughput:,.0f} images/s in training")
     print(f"confusion matrix: {picture}")
+    if arguments.profile:
+        print(f"report:           {arguments.profile / 'training' / 'report.html'}")
 
 
 if __name__ == "__main__":

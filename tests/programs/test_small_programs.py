@@ -104,9 +104,13 @@ def test_fashion_mnist_example_learns(tmp_path):
     if not pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
         pytest.skip("needs the Debian package dataset-fashion-mnist")
     result = subprocess.run([sys.executable, ROOT / "examples/python/fashion_mnist.py", "--epochs", "1",
-                             "--data", tmp_path / "data", "--output", tmp_path / "out"],
+                             "--data", tmp_path / "data", "--output", tmp_path / "out",
+                             "--profile", tmp_path / "profile"],
                             capture_output=True, text=True, timeout=600)
     assert result.returncode == 0, result.stderr
     accuracy = float(result.stdout.split("test accuracy:")[1].split()[0])
     assert accuracy > 75, result.stdout
     assert (tmp_path / "out" / "confusion_matrix.png").stat().st_size > 10_000
+    report = tmp_path / "profile" / "training" / "report.html"
+    assert str(report) in result.stdout
+    assert report.stat().st_size > 10_000
