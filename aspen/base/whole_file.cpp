@@ -127,14 +127,14 @@ std::vector<std::byte> read_whole(const fs::path& file) {
   if (!from.is_open()) throw UserError("[file] cannot open \"{}\": {}.", file.string(), text_of(errno));
   struct stat about = {};
   if (::fstat(from.number(), &about) != 0 || !S_ISREG(about.st_mode)) {
-    throw UserError("[program file] \"{}\" is not a file.", file.string());
+    throw UserError("[file] \"{}\" is not a file.", file.string());
   }
   std::vector<std::byte> bytes(static_cast<std::size_t>(about.st_size));
   for (std::size_t at = 0; at < bytes.size();) {
     const ssize_t got = ::read(from.number(), bytes.data() + at, bytes.size() - at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw DeviceError("[file] cannot read \"{}\": {}.", file.string(), text_of(errno));
-    if (got == 0) throw UserError("[program file] \"{}\" became shorter while it was read.", file.string());
+    if (got == 0) throw UserError("[file] \"{}\" became shorter while it was read.", file.string());
     at += static_cast<std::size_t>(got);
   }
   return bytes;

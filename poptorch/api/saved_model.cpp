@@ -16,8 +16,11 @@ namespace {
 
 // An error of the core about a file, as one of the function that was called.
 Error error_of(const char* who, const aspen::Error& error) {
-  const std::string text = error.what(), prefix = "[program file] ";
-  return Error(fmt::format("[{}] {}", who, text.starts_with(prefix) ? text.substr(prefix.size()) : text));
+  std::string text = error.what();
+  for (const std::string prefix : {"[program file] ", "[file] "}) {
+    if (text.starts_with(prefix)) text.erase(0, prefix.size());
+  }
+  return Error(fmt::format("[{}] {}", who, text));
 }
 
 }  // namespace

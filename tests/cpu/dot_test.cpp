@@ -1,5 +1,8 @@
 #include "aspen/ops/dot/dot.h"
 
+#include <array>
+
+#include "aspen/backends/cpu/onednn.h"
 #include "tests/cpu/compare.h"
 
 namespace aspen::testing {
@@ -12,6 +15,17 @@ void compare_dot(const Shape& batch, std::int64_t m, std::int64_t n, std::int64_
       a.insert(a.end(), {transpose_a ? k : m, transpose_a ? m : k});
       b.insert(b.end(), {transpose_b ? n : k, transpose_b ? k : n});
       compare("dot", Attrs::of(DotAttrs{transpose_a, transpose_b}), {f32(a), f32(b)}, {.tolerance = 5e-6});
+    }
+  }
+}
+
+TEST(Dot, SumsOfProductsInBfloat16StayFloat) {
+  const bool on_reference = !onednn::multiplies_bfloat16();  // between conversions
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{64, 96, 80}, {130, 70, 300}}) {
+    for (bool transpose_b : {false, true}) {
+      const TensorType a{DType::kBF16, {m, k}}, b{DType::kBF16, transpose_b ? Shape{n, k} : Shape{k, n}};
+      compare("dot_float", Attrs::of(DotAttrs{false, transpose_b}), {a, b},
+              {.tolerance = 5e-6, .on_reference = on_reference});
     }
   }
 }

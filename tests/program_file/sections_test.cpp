@@ -111,7 +111,7 @@ TEST(Sections, ErrorsNameTheFile) {
   EXPECT_EQ(text_of([&] { Sections::read(missing); }),
             fmt::format("[file] cannot open \"{}\": No such file or directory.", missing.string()));
   EXPECT_EQ(text_of([&] { Sections::read(folder.path); }),
-            fmt::format("[program file] \"{}\" is not a file.", folder.path.string()));
+            fmt::format("[file] \"{}\" is not a file.", folder.path.string()));
   EXPECT_EQ(text_of([&] { example().write(nowhere); }),
             fmt::format("[file] cannot write \"{}\": there is no folder \"{}\". Make it first.", nowhere.string(),
                         nowhere.parent_path().string()));

@@ -124,7 +124,8 @@ def test_a_device_is_reserved_while_its_model_is_compiled():
                 print("compiles", flush=True)
                 sys.stdin.readline()
                 return x + 1
-        poptorch.inferenceModel(Slow(), poptorch.Options().showCompilationProgressBar(False).useIpuId(3))(torch.zeros(1))
+        model = poptorch.inferenceModel(Slow(), poptorch.Options().showCompilationProgressBar(False).useIpuId(3))
+        model(torch.zeros(1))
         print("runs", flush=True)
         sys.stdin.readline()
     """
@@ -199,6 +200,7 @@ def test_workers_of_a_data_loader_are_not_attached():
 
 def test_a_place_that_cannot_be_written_costs_one_line_of_the_log(monkeypatch):
     monkeypatch.setenv("ASPEN_IPU_LOCK", "/proc/no/such/place")
+    monkeypatch.setenv("POPTORCH_LOG_LEVEL", "WARN")
     program = """
         import poptorch, torch
         options = poptorch.Options().showCompilationProgressBar(False)

@@ -327,8 +327,9 @@ def test_programs_from_the_cache_and_from_files_are_profiled(tmp_path):
         run(x)
         run.destroy()
         profiles.append(profile_in(tmp_path / name / "inference"))
-    assert [profile["from_cache"] for profile in profiles] == [False, True, True, True]
-    static = ("name", "module", "source", "text", "flops", "bytes_read", "bytes_written")
+    # What is exported is captured from another line of this file, and ops carry theirs.
+    assert [profile["from_cache"] for profile in profiles] == [False, True, False, True]
+    static = ("name", "module", "text", "flops", "bytes_read", "bytes_written")
     for profile in profiles[1:]:
         for key in ("tasks", "memory"):
             assert profile[key] == profiles[0][key]
