@@ -71,7 +71,8 @@ int check_conv(const ConvAttrs& attrs, const Shape& x, const Shape& w, DType typ
 TEST(Candidates, AllComputeConvolutions) {
   EXPECT_GE(check_conv(plane(1, 1), {16, 12, 13, 11}, {20, 12, 3, 3}), 2);
   EXPECT_GE(check_conv(plane(2, 0), {2, 24, 9, 9}, {40, 24, 1, 1}), 3);
-  EXPECT_GE(check_conv(plane(1, 1), {2, 64, 5, 5}, {64, 64, 3, 3}), 3);
+  EXPECT_GE(check_conv(plane(1, 1), {2, 64, 5, 5}, {64, 64, 3, 3}), 4);
+  EXPECT_GE(check_conv(plane(1, 1), {1, 130, 6, 6}, {150, 130, 3, 3}), 3);  // fewer parts than threads: slices
   EXPECT_GE(check_conv(plane(2, 1, 8), {3, 8, 12, 10}, {8, 1, 3, 3}), 2);
   EXPECT_GE(check_conv(plane(1, 1, 2), {3, 32, 8, 8}, {32, 16, 3, 3}), 1);
 }
@@ -109,12 +110,31 @@ TEST(Candidates, AllComputeProducts) {
 TEST(Candidates, ThoseByRuleAreTheBest) {
   const KernelRequest request = request_of("conv", Attrs::of(plane(1, 0)), {f32({2, 24, 9, 9}), f32({40, 24, 1, 1})});
   const std::vector<CandidateOpinion> opinions = cpu().candidates(request);
-  ASSERT_EQ(opinions.size(), 6u);
+  ASSERT_EQ(opinions.size(), 7u);
   EXPECT_EQ(opinions[0].name, "pointwise");
   EXPECT_EQ(opinions[0].fit, Fit::kBest);
-  EXPECT_EQ(opinions[4].name, "onednn");
-  EXPECT_EQ(opinions[4].fit, Fit::kClose);
+  EXPECT_EQ(opinions[5].name, "onednn");
+  EXPECT_EQ(opinions[5].fit, Fit::kClose);
   for (const CandidateOpinion& opinion : opinions) EXPECT_NE(opinion.why, "");
+}
+
+// Fewer products pay where channels and pixels are many.
+TEST(Candidates, WinogradTakesLargeConvolutions) {
+  auto fit = [](const Shape& x, const Shape& w, const ConvAttrs& attrs) {
+    const KernelRequest request = request_of("conv", Attrs::of(attrs), {f32(x), f32(w)});
+    for (const CandidateOpinion& opinion : cpu().candidates(request)) {
+      if (opinion.name == "winograd") return opinion.fit;
+    }
+    return Fit::kNone;
+  };
+  EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 3, 3}, plane(1, 1)), Fit::kBest);
+  EXPECT_EQ(fit({8, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kClose);
+  EXPECT_EQ(fit({1, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kPoor);
+  EXPECT_EQ(fit({8, 16, 56, 56}, {64, 16, 3, 3}, plane(1, 1)), Fit::kPoor);
+  EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 3, 3}, plane(2, 1)), Fit::kNone);
+  EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 3, 3}, plane(1, 3)), Fit::kNone);
+  EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 5, 5}, plane(1, 2)), Fit::kNone);
+  EXPECT_EQ(fit({8, 64, 56, 56}, {64, 32, 3, 3}, plane(1, 1, 2)), Fit::kNone);
 }
 
 TEST(Candidates, ARequestForAnotherIsRefused) {

@@ -17,10 +17,12 @@ struct GemmShape {
   std::int64_t b_panel = 0;  // floats between panels of gemm_panel_width() columns of B; 0: they lie side by side
 };
 
-// The sums of row i begin with start[i], or with 0; rows are the channels of what is done to them in the end.
+// The sums of row i begin with start[i], or with 0, or with what lies in C; rows are the channels of what is done to
+// them in the end.
 struct GemmEnds {
   const float* start = nullptr;
   const Epilogue* epilogue = nullptr;
+  bool adds = false;  // to C; for n of whole vectors
 };
 
 // B is stored k x n, or in panels that are: lanes run along n.

@@ -16,7 +16,7 @@ struct BlockedImages {
   std::int64_t images = 0, channels = 0, pixels = 0;
   std::int64_t block = 0;
   std::int64_t image_step = 0, block_step = 0, pixel_step = 0;
-  std::int64_t plain_image_step = 0;  // of the plain copy, whose planes are dense
+  std::int64_t plain_image_step = 0, plane_step = 0;  // of the plain copy
 };
 
 // Whether unblock_images takes blocks of so many.

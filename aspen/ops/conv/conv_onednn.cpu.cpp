@@ -183,6 +183,7 @@ std::optional<BlockedImages> as_blocked(const Desc& desc, std::int64_t plain_ima
     if (strides[i] != s.pixel_step * s.pixels) return std::nullopt;
     s.pixels *= data.dims[i];
   }
+  s.plane_step = s.pixels;
   return can_unblock(s.block, s.channels) ? std::optional(s) : std::nullopt;
 }
 
