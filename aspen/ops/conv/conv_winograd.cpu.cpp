@@ -66,13 +66,15 @@ std::size_t bytes_of(std::int64_t floats) { return static_cast<std::size_t>(floa
 
 // Rows of tiles, counted over all images.
 struct TileRows {
-  std::int64_t per_image = 0;
+  std::int64_t images = 0, per_image = 0;
   std::int64_t tiles = 0;  // of a row
 
-  explicit TileRows(const ConvShape& s) : per_image((s.out_height + 1) / 2), tiles((s.out_width + 1) / 2) {}
+  explicit TileRows(const ConvShape& s)
+      : images(s.images), per_image((s.out_height + 1) / 2), tiles((s.out_width + 1) / 2) {}
 
+  std::int64_t count() const { return images * per_image; }
   // So many rows are done at a time.
-  std::int64_t block() const { return std::max<std::int64_t>(1, kTiles / tiles); }
+  std::int64_t block() const { return std::clamp<std::int64_t>(kTiles / tiles, 1, count()); }
 
   // Calls f(image, first, last, before) for the rows of each image among begin, ..., end - 1; `before`: tiles of the
   // range before them.
@@ -159,7 +161,7 @@ class WinogradConv final : public Kernel {
   WinogradConv(ConvPass pass, const ConvShape& shape, const ConvFinish& finish)
       : s_(pass == ConvPass::kInputGrad ? turned(shape) : shape), finish_(finish), rows_(s_),
         factor_(factor_of(pass, s_)), planes_{s_.channels, s_.height, s_.width, s_.pad_y, s_.pad_x} {
-    const std::int64_t count = s_.images * rows_.per_image;
+    const std::int64_t count = rows_.count();
     auto products = static_cast<double>(count * rows_.tiles * kPositions * s_.channels * s_.outputs);
     auto moves = static_cast<double>(count * rows_.tiles * kPositions * (s_.channels + s_.outputs));
     auto kernels = static_cast<double>(s_.channels * s_.outputs);
@@ -217,11 +219,12 @@ class WinogradConv final : public Kernel {
     std::int64_t count() const { return rows.count() * slices.count(); }
   };
 
-  // Few long parts, more of them, or, where rows are too few, slices of the outputs whose pixels are transformed each
-  // for itself.
+  // One part, few long ones, more of them, or, where rows are too few, slices of the outputs whose pixels are
+  // transformed each for itself.
   Cut cut_for(std::size_t num_threads) const {
     const auto threads = static_cast<std::int64_t>(num_threads);
     const Chunks whole(s_.outputs, s_.outputs);
+    if (threads == 1) return {Chunks(few_.items(), few_.items()), whole};
     if (threads <= few_.count()) return {few_, whole};
     return threads <= many_.count() || many_.count() >= kFewChunks ? Cut{many_, whole} : Cut{many_, slices_};
   }
@@ -254,7 +257,7 @@ class WinogradConv final : public Kernel {
     slot.pixels = workspace.take<float>(bytes_of(kPositions * slot.pixel_position));
     slot.sums = workspace.take<float>(bytes_of(kPositions * slot.sum_position));
     slot.copy = workspace.take<float>(bytes_of(planes_.copy(rows)));
-    slot.result = workspace.take<float>(bytes_of(2 * rows * s_.out_width * outputs));
+    slot.result = workspace.take<float>(bytes_of(2 * std::min(rows, rows_.per_image) * s_.out_width * outputs));
     return slot;
   }
 
@@ -340,7 +343,7 @@ class WinogradWeightGrad final : public Kernel {
       : s_(s),
         rows_(s), x_{s.channels, s.height, s.width, s.pad_y, s.pad_x}, g_{s.outputs, s.out_height, s.out_width, 0, 0,
                                                                           2} {
-    const std::int64_t count = s.images * rows_.per_image;
+    const std::int64_t count = rows_.count();
     auto products = static_cast<double>(count * rows_.tiles * kPositions * s.channels * s.outputs);
     onednn::Workspace slot;
     plan_slot(slot);
