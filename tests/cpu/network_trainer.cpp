@@ -38,7 +38,10 @@ std::vector<Way> ways() {
 }
 
 NetworkTrainer::NetworkTrainer(const std::string& network, const Way& way, const ExecutorOptions& options)
-    : graph_(load(network)), backend_(make_cpu_backend()) {
+    : NetworkTrainer(load(network), way, options) {}
+
+NetworkTrainer::NetworkTrainer(std::unique_ptr<Graph> network, const Way& way, const ExecutorOptions& options)
+    : graph_(std::move(network)), backend_(make_cpu_backend()) {
   for (const auto& op : graph_->ops()) {
     std::int64_t stage = op->placement.stage;
     op->placement = {.device = stage / way.stages_per_device, .stage = stage, .phase = stage};

@@ -1,5 +1,5 @@
-// Captured networks of tests/cpu/networks, compiled for the cpu backend and trained in any way of using devices. They
-// were captured by tests/models/test_many_devices.py, cut into four stages.
+// Networks compiled for the cpu backend and trained in any way of using devices: the captured ones of tests/cpu/networks,
+// which tests/models/test_many_devices.py has cut into four stages, or others.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +32,7 @@ std::vector<Way> ways();
 class NetworkTrainer {
  public:
   NetworkTrainer(const std::string& network, const Way& way, const ExecutorOptions& options);
+  NetworkTrainer(std::unique_ptr<Graph> network, const Way& way, const ExecutorOptions& options);
 
   // One call with the same inputs as every other.
   void run() { executor_->run(request_); }
