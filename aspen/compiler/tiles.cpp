@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-#include "aspen/backends/api/strided_rows.h"
-
 namespace aspen {
 
-Tiles::Tiles(const Shape& shape, const std::vector<Shape>& operands, std::int64_t elements) {
+Tiles::Tiles(const Shape& shape, const std::vector<TileOperand>& operands, std::int64_t elements) {
   merge_axes(shape, operands);
   if (numel(shape) == 0) {
     pieces_ = 0;
@@ -21,13 +19,15 @@ Tiles::Tiles(const Shape& shape, const std::vector<Shape>& operands, std::int64_
   for (std::size_t i = 0; i < cut_; ++i) num_outer_ *= axes_[i].extent;
 }
 
-void Tiles::merge_axes(const Shape& shape, const std::vector<Shape>& operands) {
-  std::vector<std::vector<std::int64_t>> strides;
-  for (const Shape& operand : operands) strides.push_back(broadcast_strides(operand, shape));
+void Tiles::merge_axes(const Shape& shape, const std::vector<TileOperand>& operands) {
+  for (const TileOperand& operand : operands) offsets_.push_back(operand.offset);
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 1) continue;
-    Axis axis{.extent = shape[i], .strides = {}};
-    for (const auto& of_operand : strides) axis.strides.push_back(of_operand[i]);
+    Axis axis{.extent = shape[i], .strides = {}, .steps = {}};
+    for (const TileOperand& operand : operands) {
+      axis.strides.push_back(operand.strides[i] * operand.steps[i]);
+      axis.steps.push_back(operand.steps[i]);
+    }
     bool is_joined = !axes_.empty();
     for (std::size_t k = 0; is_joined && k < operands.size(); ++k) {
       is_joined = axes_.back().strides[k] == axis.strides[k] * axis.extent;
@@ -35,11 +35,13 @@ void Tiles::merge_axes(const Shape& shape, const std::vector<Shape>& operands) {
     if (is_joined) {
       axes_.back().extent *= axis.extent;
       axes_.back().strides = std::move(axis.strides);
+      axes_.back().steps = std::move(axis.steps);
     } else {
       axes_.push_back(std::move(axis));
     }
   }
-  if (axes_.empty()) axes_.push_back({.extent = 1, .strides = std::vector<std::int64_t>(operands.size(), 0)});
+  const std::size_t count = operands.size();
+  if (axes_.empty()) axes_.push_back({1, std::vector<std::int64_t>(count, 0), std::vector<std::int64_t>(count, 1)});
 }
 
 Shape Tiles::operand_shape(std::size_t k, bool is_tail) const {
@@ -51,8 +53,54 @@ Shape Tiles::operand_shape(std::size_t k, bool is_tail) const {
   return shape;
 }
 
+bool Tiles::is_dense(std::size_t k) const {
+  std::int64_t elements = 1;
+  for (std::size_t i = axes_.size(); i-- > cut_;) {
+    if (axes_[i].strides[k] == 0) continue;
+    const std::int64_t extent = i > cut_ ? axes_[i].extent : rows_;
+    if (extent > 1 && axes_[i].strides[k] != elements) return false;
+    elements *= extent;
+  }
+  return true;
+}
+
+Tiles::Surrounding Tiles::surrounding(std::size_t k, bool is_tail) const {
+  Surrounding result{.shape = operand_shape(k, is_tail), .steps = {}};
+  std::int64_t outer = 0;  // the stride of the last axis before that is not broadcast, without steps
+  std::size_t last = 0;    // that axis
+  for (std::size_t i = 0; i + cut_ < axes_.size(); ++i) {
+    const Axis& axis = axes_[i + cut_];
+    result.steps.push_back(axis.strides[k] == 0 ? 1 : axis.steps[k]);
+    if (axis.strides[k] == 0) continue;
+    const std::int64_t stride = axis.strides[k] / axis.steps[k];
+    result.shape[i] = outer == 0 ? result.shape[i] * axis.steps[k] : outer / stride;
+    outer = stride;
+    last = i;
+  }
+  result.shape[last] *= outer;  // what lies between two of its elements
+  result.steps[last] *= outer;
+  return result;
+}
+
+std::vector<Tiles::Run> Tiles::runs(std::size_t k) const {
+  std::vector<Run> runs{{0, 1}};
+  for (std::size_t i = axes_.size(); i-- > cut_;) {
+    const std::int64_t stride = axes_[i].strides[k], extent = i > cut_ ? axes_[i].extent : rows_;
+    if (stride == 0) continue;
+    if (runs.size() == 1 && stride == runs[0].size) {
+      runs[0].size *= extent;
+      continue;
+    }
+    const std::size_t inner = runs.size();
+    for (std::int64_t n = 1; n < extent; ++n) {
+      for (std::size_t run = 0; run < inner; ++run) runs.push_back({runs[run].offset + n * stride, runs[run].size});
+    }
+  }
+  return runs;
+}
+
 std::int64_t Tiles::offset(std::size_t k, Place at) const {
-  std::int64_t result = at.piece * rows_ * axes_[cut_].strides[k];
+  std::int64_t result = offsets_[k] + at.piece * rows_ * axes_[cut_].strides[k];
   std::int64_t outer = at.outer;
   for (std::size_t i = cut_; i-- > 0;) {
     result += outer % axes_[i].extent * axes_[i].strides[k];
