@@ -17,9 +17,9 @@
 namespace aspen {
 namespace {
 
-// Bytes of an operand in a tile: few enough that its operands and what passes between ops stay in the first-level
-// cache, enough that calls of kernels do not show.
-constexpr std::size_t kTileBytes = 4096;
+// Elements of a tile: few enough that its operands and what passes between ops stay in the first-level cache, enough
+// that calls of kernels do not show.
+constexpr std::int64_t kTileElements = 1024;
 
 // Operands of more bytes do not stay in a cache that is close: what the next tile reads is asked for while one is
 // computed. The memory of several operands then works at once, and does not wait at the ends of rows and pages.
@@ -38,8 +38,11 @@ struct Read {
 // Where a slice of an operand lies in it.
 TileOperand place_of(const Op& slice) {
   const auto& attrs = slice.attrs<SliceAttrs>();
-  TileOperand place{.strides = contiguous_strides(slice.input(0)->shape()), .steps = attrs.steps};
-  for (std::size_t i = 0; i < place.strides.size(); ++i) place.offset += attrs.starts[i] * place.strides[i];
+  TileOperand place{.strides = contiguous_strides(slice.input(0)->shape())};
+  for (std::size_t i = 0; i < place.strides.size(); ++i) {
+    place.offset += attrs.starts[i] * place.strides[i];
+    place.strides[i] *= attrs.steps[i];
+  }
   return place;
 }
 
@@ -62,24 +65,14 @@ std::vector<Read> reads_of(const Graph& body, const Shape& shape) {
   return reads;
 }
 
-// The elements of a tile, of an operand in which they do not lie one behind the other.
-Value* add_slice(Graph& graph, Value* around, const Shape& shape, const std::vector<std::int64_t>& steps) {
-  SliceAttrs attrs{.starts = std::vector<std::int64_t>(shape.size(), 0), .ends = {}, .steps = steps};
-  for (std::size_t i = 0; i < shape.size(); ++i) attrs.ends.push_back((shape[i] - 1) * steps[i] + 1);
-  return graph.add_op(op_registry().find("slice"), {around}, Attrs::of(std::move(attrs)))->output();
-}
-
 // The body over tensors of the shapes that operands have in a tile. Shapes of the results follow.
 std::unique_ptr<Graph> body_of_tile(const Graph& body, const std::vector<Read>& reads, const Tiles& tiles,
                                     bool is_tail) {
   auto graph = std::make_unique<Graph>(body.name());
   GraphCopier copier(*graph);
   for (std::size_t k = 0; k < reads.size(); ++k) {
-    const Shape shape = tiles.operand_shape(k, is_tail);
-    const Tiles::Surrounding around = tiles.surrounding(k, is_tail);
-    const bool is_dense = tiles.is_dense(k);
-    Value* input = graph->add_input(std::to_string(k), {reads[k].value->dtype(), is_dense ? shape : around.shape});
-    copier.map(reads[k].value, is_dense ? input : add_slice(*graph, input, shape, around.steps));
+    const TensorType type{reads[k].value->dtype(), tiles.operand_shape(k, is_tail)};
+    copier.map(reads[k].value, graph->add_input(std::to_string(k), type));
   }
   for (const auto& op : body.ops()) {
     if (!op->is("slice")) copier.copy(*op);
@@ -96,22 +89,18 @@ std::vector<TileOperand> places_of(const std::vector<Read>& reads, const Shape& 
   return places;
 }
 
-// Elements of a tile: as many of the widest operand. Narrow ones have no more, or the others would be too large.
-std::int64_t tile_of(const KernelRequest& request) {
-  std::size_t widest = sizeof(float);
-  for (const KernelInput& input : request.inputs) widest = std::max(widest, size_of(input.type.dtype));
-  return static_cast<std::int64_t>(kTileBytes / widest);
-}
+// In bytes, from the first element of an operand in a tile.
+struct Piece {
+  std::size_t offset, size;
+};
 
-// The cache lines of an operand in a tile, counted in bytes from its first element.
-std::vector<std::size_t> lines_of(const Tiles& tiles, std::size_t k, std::size_t element_size) {
-  std::vector<std::size_t> lines;
+std::vector<Piece> pieces_of(const Tiles& tiles, std::size_t k, std::size_t element_size) {
+  std::vector<Piece> pieces;
   for (const Tiles::Run& run : tiles.runs(k)) {
-    const std::size_t begin = static_cast<std::size_t>(run.offset) * element_size;
-    const std::size_t end = begin + static_cast<std::size_t>(run.size) * element_size;
-    for (std::size_t line = begin; line < end; line += kLineBytes) lines.push_back(line);
+    pieces.push_back(
+        {static_cast<std::size_t>(run.offset) * element_size, static_cast<std::size_t>(run.size) * element_size});
   }
-  return lines;
+  return pieces;
 }
 
 std::size_t bytes_of(const KernelRequest& request) {
@@ -124,16 +113,18 @@ class GroupKernel final : public Kernel {
  public:
   GroupKernel(const KernelRequest& request, const Graph& body, const std::vector<Read>& reads, const Backend& backend)
       : carried_(static_cast<std::size_t>(request.attrs.as<GroupAttrs>().carried)),
-        tiles_(request.outputs[0].shape, places_of(reads, request.outputs[0].shape), tile_of(request)) {
-    const bool is_far = bytes_of(request) > kFarBytes;
+        tiles_(request.outputs[0].shape, places_of(reads, request.outputs[0].shape), kTileElements) {
     for (std::size_t k = 0; k < reads.size(); ++k) {
       const std::size_t size = size_of(reads[k].value->dtype());
-      reads_.push_back({reads[k].input, size, is_far ? lines_of(tiles_, k, size) : std::vector<std::size_t>()});
+      reads_.push_back({reads[k].input, size, pieces_of(tiles_, k, size), packed_bytes_});
+      const auto elements = static_cast<std::size_t>(tiles_.elements(false));
+      if (!reads_.back().is_dense()) packed_bytes_ += aligned(elements * size);
     }
     for (const TensorType& output : request.outputs) output_sizes_.push_back(size_of(output.dtype));
     if (tiles_.count() == 0) return;
     if (tiles_.has_whole()) whole_.emplace(*body_of_tile(body, reads, tiles_, false), carried_, request, backend);
     if (tiles_.has_tail()) tail_.emplace(*body_of_tile(body, reads, tiles_, true), carried_, request, backend);
+    is_far_ = bytes_of(request) > kFarBytes;
     parts_ = std::clamp<std::int64_t>(tiles_.count() / kTilesPerPart, 1, kMostParts);
   }
 
@@ -152,6 +143,13 @@ class GroupKernel final : public Kernel {
   }
 
  private:
+  struct Operand {
+    std::size_t input, size;    // bytes of an element
+    std::vector<Piece> pieces;  // of a tile
+    std::size_t packed;         // where those of an operand that is not dense are put
+    bool is_dense() const { return pieces.size() == 1; }
+  };
+
   // One shape of tiles: with results in places of their own, and with those that are carried in the places of operands.
   struct TileProgram {
     TileProgram(const Graph& body, std::size_t carried, const KernelRequest& owner, const Backend& backend)
@@ -167,7 +165,9 @@ class GroupKernel final : public Kernel {
   };
 
   std::size_t whole_bytes() const { return whole_ ? aligned(whole_->workspace_bytes()) : 0; }
-  std::size_t part_bytes() const { return whole_bytes() + (tail_ ? aligned(tail_->workspace_bytes()) : 0); }
+  std::size_t part_bytes() const {
+    return packed_bytes_ + whole_bytes() + (tail_ ? aligned(tail_->workspace_bytes()) : 0);
+  }
 
   bool is_in_place(const KernelArgs& args) const {
     for (std::size_t i = 0; i < carried_; ++i) {
@@ -176,7 +176,8 @@ class GroupKernel final : public Kernel {
     return false;
   }
 
-  void run_tiles(const KernelArgs& args, std::int64_t begin, std::int64_t end, std::byte* workspace) const {
+  void run_tiles(const KernelArgs& args, std::int64_t begin, std::int64_t end, std::byte* packed) const {
+    std::byte* workspace = packed + packed_bytes_;
     StepContext step = *args.step;
     step.team = nullptr;  // a tile is for one thread
     const bool in_place = is_in_place(args);
@@ -191,31 +192,40 @@ class GroupKernel final : public Kernel {
       const bool is_tail = tiles_.is_tail(at);
       const BodyProgram& program = program_of((is_tail ? tail_ : whole_).value());
       std::byte* room = is_tail ? tail_workspace : workspace;
-      bind(program, args, at, in_place ? carried_ : 0, room);
-      if (tile + 1 < end) fetch(args, tiles_.after(at));
+      bind(program, args, at, in_place ? carried_ : 0, packed, room);
+      if (is_far_ && tile + 1 < end) fetch(args, tiles_.after(at));
       program.run(room, step);
     }
   }
 
   std::byte* operand(const KernelArgs& args, std::size_t i, Tiles::Place tile) const {
-    auto* first =
-        static_cast<std::byte*>(const_cast<void*>(args.inputs[reads_[i].input]));  // a body writes to results only
+    auto* first = static_cast<std::byte*>(const_cast<void*>(args.inputs[reads_[i].input]));  // only results are written
     return first + static_cast<std::size_t>(tiles_.offset(i, tile)) * reads_[i].size;
   }
 
   void fetch(const KernelArgs& args, Tiles::Place tile) const {
     for (std::size_t i = 0; i < reads_.size(); ++i) {
-      if (reads_[i].lines.empty()) continue;
       const std::byte* first = operand(args, i, tile);
-      for (std::size_t line : reads_[i].lines) __builtin_prefetch(first + line);
+      for (const Piece& piece : reads_[i].pieces) {
+        for (std::size_t at = 0; at < piece.size; at += kLineBytes) __builtin_prefetch(first + piece.offset + at);
+      }
     }
   }
 
+  // The elements of a tile one behind the other.
+  std::byte* pack(const Operand& read, const std::byte* from, bool is_tail, std::byte* to) const {
+    const std::size_t bytes = static_cast<std::size_t>(tiles_.elements(is_tail)) * read.size;
+    const Piece* piece = read.pieces.data();
+    for (std::size_t at = 0; at < bytes; at += piece++->size) std::memcpy(to + at, from + piece->offset, piece->size);
+    return to;
+  }
+
   void bind(const BodyProgram& program, const KernelArgs& args, Tiles::Place tile, std::size_t carried,
-            std::byte* workspace) const {
+            std::byte* packed, std::byte* workspace) const {
     const auto at_result = static_cast<std::size_t>(tiles_.offset(reads_.size(), tile));
     for (std::size_t i = 0; i < reads_.size(); ++i) {
       std::byte* from = operand(args, i, tile);
+      if (!reads_[i].is_dense()) from = pack(reads_[i], from, tiles_.is_tail(tile), packed + reads_[i].packed);
       if (i >= carried) {
         program.bind(workspace, i, from);
         continue;
@@ -233,12 +243,10 @@ class GroupKernel final : public Kernel {
 
   std::size_t carried_;
   Tiles tiles_;
-  struct Operand {
-    std::size_t input, size;         // bytes of an element
-    std::vector<std::size_t> lines;  // that are asked for before a tile is computed
-  };
   std::vector<Operand> reads_;
+  std::size_t packed_bytes_ = 0;  // at the beginning of the workspace of a part
   std::vector<std::size_t> output_sizes_;
+  bool is_far_ = false;
   std::optional<TileProgram> whole_, tail_;
   std::int64_t parts_ = 0;
 };

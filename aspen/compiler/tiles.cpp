@@ -23,11 +23,8 @@ void Tiles::merge_axes(const Shape& shape, const std::vector<TileOperand>& opera
   for (const TileOperand& operand : operands) offsets_.push_back(operand.offset);
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 1) continue;
-    Axis axis{.extent = shape[i], .strides = {}, .steps = {}};
-    for (const TileOperand& operand : operands) {
-      axis.strides.push_back(operand.strides[i] * operand.steps[i]);
-      axis.steps.push_back(operand.steps[i]);
-    }
+    Axis axis{.extent = shape[i], .strides = {}};
+    for (const TileOperand& operand : operands) axis.strides.push_back(operand.strides[i]);
     bool is_joined = !axes_.empty();
     for (std::size_t k = 0; is_joined && k < operands.size(); ++k) {
       is_joined = axes_.back().strides[k] == axis.strides[k] * axis.extent;
@@ -35,13 +32,11 @@ void Tiles::merge_axes(const Shape& shape, const std::vector<TileOperand>& opera
     if (is_joined) {
       axes_.back().extent *= axis.extent;
       axes_.back().strides = std::move(axis.strides);
-      axes_.back().steps = std::move(axis.steps);
     } else {
       axes_.push_back(std::move(axis));
     }
   }
-  const std::size_t count = operands.size();
-  if (axes_.empty()) axes_.push_back({1, std::vector<std::int64_t>(count, 0), std::vector<std::int64_t>(count, 1)});
+  if (axes_.empty()) axes_.push_back({.extent = 1, .strides = std::vector<std::int64_t>(operands.size(), 0)});
 }
 
 Shape Tiles::operand_shape(std::size_t k, bool is_tail) const {
@@ -51,35 +46,6 @@ Shape Tiles::operand_shape(std::size_t k, bool is_tail) const {
     shape.push_back(axes_[i].strides[k] == 0 ? 1 : extent);
   }
   return shape;
-}
-
-bool Tiles::is_dense(std::size_t k) const {
-  std::int64_t elements = 1;
-  for (std::size_t i = axes_.size(); i-- > cut_;) {
-    if (axes_[i].strides[k] == 0) continue;
-    const std::int64_t extent = i > cut_ ? axes_[i].extent : rows_;
-    if (extent > 1 && axes_[i].strides[k] != elements) return false;
-    elements *= extent;
-  }
-  return true;
-}
-
-Tiles::Surrounding Tiles::surrounding(std::size_t k, bool is_tail) const {
-  Surrounding result{.shape = operand_shape(k, is_tail), .steps = {}};
-  std::int64_t outer = 0;  // the stride of the last axis before that is not broadcast, without steps
-  std::size_t last = 0;    // that axis
-  for (std::size_t i = 0; i + cut_ < axes_.size(); ++i) {
-    const Axis& axis = axes_[i + cut_];
-    result.steps.push_back(axis.strides[k] == 0 ? 1 : axis.steps[k]);
-    if (axis.strides[k] == 0) continue;
-    const std::int64_t stride = axis.strides[k] / axis.steps[k];
-    result.shape[i] = outer == 0 ? result.shape[i] * axis.steps[k] : outer / stride;
-    outer = stride;
-    last = i;
-  }
-  result.shape[last] *= outer;  // what lies between two of its elements
-  result.steps[last] *= outer;
-  return result;
 }
 
 std::vector<Tiles::Run> Tiles::runs(std::size_t k) const {

@@ -9,12 +9,9 @@
 
 namespace aspen {
 
-// Where an operand is read: element (i, j, ...) of the shape at offset + sum(i * steps * strides). The strides are
-// those of a contiguous tensor, 0 where it is broadcast; other offsets and steps than 0 and 1 are those of a slice of
-// it.
+// Where an operand is read: element (i, j, ...) of the shape at offset + sum(i * strides); a stride of 0 broadcasts.
 struct TileOperand {
   std::vector<std::int64_t> strides;
-  std::vector<std::int64_t> steps = std::vector<std::int64_t>(strides.size(), 1);
   std::int64_t offset = 0;
 };
 
@@ -42,15 +39,8 @@ class Tiles {
   std::int64_t elements(bool is_tail) const { return (is_tail ? tail_ : rows_) * row_; }
   // Of operand k in a tile.
   Shape operand_shape(std::size_t k, bool is_tail) const;
-  // Whether its elements lie one behind the other in a tile.
-  bool is_dense(std::size_t k) const;
-  // If not: a contiguous tensor around them, of which every steps[i]-th element along axis i belongs to the tile.
-  struct Surrounding {
-    Shape shape;
-    std::vector<std::int64_t> steps;
-  };
-  Surrounding surrounding(std::size_t k, bool is_tail) const;
-  // Where its elements lie in a tile, counted from the first: runs of `size`, one behind the other.
+  // Where its elements lie in a tile that is no tail, counted from the first: runs of one size, in the order of the
+  // tile.
   struct Run {
     std::int64_t offset, size;
   };
@@ -61,8 +51,7 @@ class Tiles {
  private:
   struct Axis {
     std::int64_t extent = 1;
-    std::vector<std::int64_t> strides;  // by operand, steps included; 0: it broadcasts
-    std::vector<std::int64_t> steps;
+    std::vector<std::int64_t> strides;  // by operand; 0: it broadcasts
   };
 
   void merge_axes(const Shape& shape, const std::vector<TileOperand>& operands);

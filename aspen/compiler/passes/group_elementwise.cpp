@@ -12,6 +12,7 @@
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/group/group.h"
+#include "aspen/ops/shape/shape.h"
 
 namespace aspen {
 namespace {
@@ -148,13 +149,26 @@ class Grouper {
     return has_joined;
   }
 
+  // Whether what is left lies in runs that are long enough to be copied one by one.
+  static bool has_long_runs(const Op& slice) {
+    constexpr std::int64_t kLongRun = 16;
+    const Shape &from = slice.input(0)->shape(), &to = slice.output()->shape();
+    std::int64_t run = 1;
+    for (std::size_t i = to.size(); i-- > 0;) {
+      if (to[i] > 1 && slice.attrs<SliceAttrs>().steps[i] != 1) break;
+      run *= to[i];
+      if (to[i] != from[i]) break;
+    }
+    return run >= kLongRun;
+  }
+
   // A slice that only one group, or one pointwise op, reads need not be made: its operand is read where it lies.
   // Whether there is one. Since nobody else reads it, a group that waits for its operand as well waits in no circle.
   bool join_slices() {
     bool has_joined = false;
     for (Number i = 0; i < nodes_.size(); ++i) {
       const Op& op = *nodes_[i].op;
-      if (!op.is("slice") || !is_read_by_one_group(op)) continue;
+      if (!op.is("slice") || !has_long_runs(op) || !is_read_by_one_group(op)) continue;
       const Number group = root(numbers_.at(*op.output()->users().begin()));
       nodes_[std::max(i, group)].unit = std::min(i, group);
       has_joined = true;
