@@ -95,9 +95,21 @@ def fastest_core_type():
     return "" if rates.get("", 0) > 0.97 * rates.get(fastest, 1) else fastest
 
 
+@functools.lru_cache
+def onednn_settings():
+    """What oneDNN has to be told to run here: 2.6 ends the process where a hypervisor shows the tile instructions of a
+    CPU and hides their sizes. Poptorch sees to that itself, torch does not."""
+    product = "import torch; one = torch.ones(64, 64, dtype=torch.bfloat16); print(one @ one)"
+    for settings in {}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}:
+        if subprocess.run([sys.executable, "-c", product], env={**os.environ, **settings},
+                          capture_output=True).returncode == 0:
+            return settings
+    return {}
+
+
 def environment(threads):
     """Of a child that measures with so many threads."""
-    settings = {**os.environ, **{name: str(threads) for name in THREAD_SETTINGS}}
+    settings = {**os.environ, **onednn_settings(), **{name: str(threads) for name in THREAD_SETTINGS}}
     if core_type := fastest_core_type():
         settings["OPENBLAS_CORETYPE"] = core_type
     return settings

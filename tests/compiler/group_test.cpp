@@ -79,6 +79,48 @@ TEST(Group, BitsAreThoseOfTheOpsOneByOne) {
   }
 }
 
+// Slices are read where they lie: parts of long rows, of short ones, every other element, along several axes at once.
+TEST(Group, ReadsSlicesOfItsOperands) {
+  struct Case {
+    const char *operand, *starts, *ends, *steps, *shape, *row;
+  };
+  for (const Case& test :
+       {Case{"20000", "5000", "15000", "1", "10000", "1"}, Case{"50, 96", "0, 32", "50, 64", "1, 1", "50, 32", "32"},
+        Case{"50, 7", "1, 1", "50, 7", "1, 2", "49, 3", "49, 1"}, Case{"9001", "0", "9001", "3", "3001", "1"},
+        Case{"40, 3, 5000", "0, 1, 0", "40, 2, 5000", "1, 1, 1", "40, 1, 5000", "5000"},
+        Case{"9, 8, 6, 50", "0, 3, 0, 5", "9, 7, 6, 45", "2, 1, 1, 1", "5, 4, 6, 40", "4, 1, 1"},
+        Case{"6, 11, 70", "1, 0, 0", "6, 11, 70", "2, 5, 3", "3, 3, 24", "3, 1, 24"},
+        Case{"3000, 5", "0, 2", "3000, 3", "1, 1", "3000, 1", "3000, 1"}}) {
+    SCOPED_TRACE(test.operand);
+    expect_same_bits(fmt::format(R"(graph @main(%x: f32[{0}], %y: f32[{4}], %n: i32[{0}], %row: f32[{5}]) {{
+    %0: f32[{4}] = slice(%x) {{starts=[{1}], ends=[{2}], steps=[{3}]}}
+    %1: i32[{4}] = slice(%n) {{starts=[{1}], ends=[{2}], steps=[{3}]}}
+    %2: f32[{4}] = mul(%0, %row)
+    %3: f32[{4}] = cast(%1) {{dtype=f32}}
+    %4: f32[{4}] = add(%2, %y)
+    %5: f32[{4}] = sub(%4, %0)
+    %6: f32[{4}] = div(%3, %5)
+    return a: %6, b: %2
+  }})",
+                                 test.operand, test.starts, test.ends, test.steps, test.shape, test.row),
+                     1);
+  }
+}
+
+// Halves of one operand, of which other tiles may still have to read.
+TEST(Group, KeepsOperandsOfWhichSlicesAreRead) {
+  expect_same_bits(R"(graph @main(%x: f32[64, 500]) {
+    %0: f32[64, 500] = cumsum(%x) {axis=0}
+    %1: f32[32, 500] = slice(%0) {starts=[32, 0], ends=[64, 500], steps=[1, 1]}
+    %2: f32[32, 500] = slice(%0) {starts=[0, 0], ends=[64, 500], steps=[2, 1]}
+    %3: f32[32, 500] = exp(%1)
+    %4: f32[32, 500] = mul(%3, %2)
+    %5: f32[32, 500] = cumsum(%4) {axis=0}
+    return y: %5
+  })",
+                   1);
+}
+
 // A place that is taken over is written while other operands, or other tiles, are still to be read.
 TEST(Group, ResultsTakeThePlacesOfOperands) {
   expect_same_bits(R"(graph @main(%x: f32[20000], %w: f32[20000]) {
@@ -114,7 +156,7 @@ TEST(Tiles, CoverTheShapeOnce) {
   for (const Shape& shape : {Shape{5}, Shape{4096}, Shape{10000}, Shape{3, 5000}, Shape{100, 7}, Shape{2, 3, 5, 7},
                              Shape{0, 3}, Shape{}, Shape{1, 1, 9000}}) {
     SCOPED_TRACE(to_string(shape));
-    const Tiles tiles(shape, {shape}, 4096);
+    const Tiles tiles(shape, {{.strides = contiguous_strides(shape)}}, 4096);
     std::int64_t next = 0;
     Tiles::Place at;
     for (std::int64_t i = 0; i < tiles.count(); ++i, at = tiles.after(at)) {
@@ -136,8 +178,14 @@ TEST(Group, RefusesWhatIsNoGroup) {
     }
     return std::string();
   };
-  EXPECT_NE(refusal("%0: f32[4] = cumsum(%x) {axis=0}\n return y: %0\n").find("not pointwise"), std::string::npos);
+  EXPECT_NE(refusal("%0: f32[4] = cumsum(%x) {axis=0}\n return y: %0\n").find("neither pointwise"), std::string::npos);
   EXPECT_NE(refusal("return y: %x\n").find("operand as it is"), std::string::npos);
+  const std::string slice = "%0: f32[4] = slice(%x) {starts=[0], ends=[4], steps=[1]}\n";
+  EXPECT_NE(refusal(slice + "return y: %0\n").find("operand as it is"), std::string::npos);
+  EXPECT_NE(refusal("%0: f32[4] = neg(%x)\n %1: f32[4] = slice(%0) {starts=[0], ends=[4], steps=[1]}\n"
+                    "%2: f32[4] = neg(%1)\n return y: %2\n")
+                .find("nor a slice of an operand"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -65,6 +65,25 @@ TEST(SumRows, ColumnsOfEveryWidth) {
   }
 }
 
+// Some places get nothing, the first and the last ones among them.
+TEST(SumRows, BagsInTheOrderOfTheResult) {
+  constexpr std::int64_t kCount = 5000, kRows = 300;
+  for (std::int64_t columns : {1, 64, 70}) {
+    std::vector<float> x(static_cast<std::size_t>(90 * columns));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7 % 13) - 6.0f;
+    std::vector<std::int32_t> from(kCount), to(kCount);
+    for (std::int64_t k = 0; k < kCount; ++k) {
+      from[k] = static_cast<std::int32_t>(k * 37 % 90);
+      to[k] = static_cast<std::int32_t>(5 + k / 40 * 2);
+    }
+    KernelRequest request =
+        request_of("sum_rows", Attrs::of(SumRowsAttrs{kRows}), {f32({90, columns}), i32({kCount}), i32({kCount})});
+    auto expected = run_kernel(*make_reference_backend(), request, {x.data(), from.data(), to.data()});
+    auto actual = run_kernel(tuned_backend(), request, {x.data(), from.data(), to.data()});
+    expect_close(request.outputs[0], expected[0], actual[0], 0, to_string(request));
+  }
+}
+
 TEST(SumRows, NamesTheWrongIndex) {
   std::vector<float> x(12);
   std::vector<std::int32_t> good = {0, 1}, bad = {0, 4};

@@ -129,10 +129,18 @@ Value* simplify_reduce(Builder& b, Op& op) {
   return build::reshape(b, x, op.output()->shape());
 }
 
-// A sum of products of elements along the last axes is that of a row and a column: the products need not be kept. Left
-// alone are sums too short or too few to gain by it, and half, whose products are rounded.
+// The largest number from `least` to `most` that divides `size`; 0: there is none.
+std::int64_t divisor_of(std::int64_t size, std::int64_t least, std::int64_t most) {
+  for (std::int64_t divisor = most; divisor >= least; --divisor) {
+    if (size % divisor == 0) return divisor;
+  }
+  return 0;
+}
+
+// A sum of products of elements along the last axes is that of a row and a column: the products need not be kept. Few
+// sums are those of their parts. Left alone are sums too short to gain by it, and half, whose products are rounded.
 Value* sum_of_products(Builder& b, const Op& op) {
-  constexpr std::int64_t kLongSum = 64, kManySums = 64;
+  constexpr std::int64_t kLongSum = 64, kLongPart = 4096, kManySums = 64;
   const Op* product = made_by(op.input(0), "mul");
   const TensorType& type = op.input(0)->type();
   if (product == nullptr || type.dtype != DType::kF32 || type.numel() == 0) return nullptr;
@@ -143,10 +151,14 @@ Value* sum_of_products(Builder& b, const Op& op) {
   const auto& axes = op.attrs<ReduceAttrs>().axes;
   const bool are_last = axes.empty() || axes.front() + static_cast<std::int64_t>(axes.size()) == type.rank();
   const std::int64_t sums = numel(op.output()->shape()), size = type.numel() / sums;
-  if (!are_last || size < kLongSum || sums < kManySums) return nullptr;
-  Value* rows = build::reshape(b, product->input(0), {sums, 1, size});
-  Value* columns = build::reshape(b, product->input(1), {sums, size, 1});
-  return build::reshape(b, build::dot(b, rows, columns, false, false), op.output()->shape());
+  if (!are_last || size < kLongSum) return nullptr;
+  const std::int64_t most = std::min({size, kLongPart, type.numel() / kManySums});
+  const std::int64_t part = sums < kManySums ? divisor_of(size, kLongSum, most) : size;
+  if (part == 0) return nullptr;
+  Value* rows = build::reshape(b, product->input(0), {type.numel() / part, 1, part});
+  Value* columns = build::reshape(b, product->input(1), {type.numel() / part, part, 1});
+  Value* parts = build::reshape(b, build::dot(b, rows, columns, false, false), {sums, size / part});
+  return build::reshape(b, part == size ? parts : build::reduce_sum(b, parts, {1}, false), op.output()->shape());
 }
 
 Value* simplify_sum(Builder& b, Op& op) {

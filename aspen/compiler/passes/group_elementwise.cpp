@@ -12,6 +12,7 @@
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/group/group.h"
+#include "aspen/ops/shape/shape.h"
 
 namespace aspen {
 namespace {
@@ -33,7 +34,8 @@ class Grouper {
   void run() {
     find_levels();
     put_off();
-    if (!join()) return;
+    const bool has_joined = join();
+    if (!join_slices() && !has_joined) return;
     for (const std::vector<Number>& members : ordered_units()) {
       if (members.size() == 1) {
         graph_.move_before(nodes_[members[0]].op, nullptr);
@@ -147,6 +149,43 @@ class Grouper {
     return has_joined;
   }
 
+  // Whether what is left lies in runs that are long enough to be copied one by one.
+  static bool has_long_runs(const Op& slice) {
+    constexpr std::int64_t kLongRun = 16;
+    const Shape &from = slice.input(0)->shape(), &to = slice.output()->shape();
+    std::int64_t run = 1;
+    for (std::size_t i = to.size(); i-- > 0;) {
+      if (to[i] > 1 && slice.attrs<SliceAttrs>().steps[i] != 1) break;
+      run *= to[i];
+      if (to[i] != from[i]) break;
+    }
+    return run >= kLongRun;
+  }
+
+  // A slice that only one group, or one pointwise op, reads need not be made: its operand is read where it lies.
+  // Whether there is one. Since nobody else reads it, a group that waits for its operand as well waits in no circle.
+  bool join_slices() {
+    bool has_joined = false;
+    for (Number i = 0; i < nodes_.size(); ++i) {
+      const Op& op = *nodes_[i].op;
+      if (!op.is("slice") || !has_long_runs(op) || !is_read_by_one_group(op)) continue;
+      const Number group = root(numbers_.at(*op.output()->users().begin()));
+      nodes_[std::max(i, group)].unit = std::min(i, group);
+      has_joined = true;
+    }
+    return has_joined;
+  }
+
+  bool is_read_by_one_group(const Op& op) {
+    const Value& result = *op.output();
+    if (result.users().empty() || result.is_output() || result.is_gradient()) return false;
+    const Number group = root(numbers_.at(*result.users().begin()));
+    return std::all_of(result.users().begin(), result.users().end(), [&](const Op* user) {
+      const Number number = numbers_.at(user);
+      return nodes_[number].can_join && are_alike(op, *user) && root(number) == group;
+    });
+  }
+
   // Groups and single ops in an order in which they can run, close to the one there was.
   std::vector<std::vector<Number>> ordered_units() {
     std::vector<std::vector<Number>> members(nodes_.size());
@@ -214,8 +253,10 @@ class Grouper {
     for (std::size_t i = 0; i < results.size(); ++i) {
       const auto is_free = [&](const Value* operand) {
         return operand->type() == results[i]->type() &&
-               std::all_of(operand->users().begin(), operand->users().end(),
-                           [&](const Op* user) { return user->is("assign") || numbers_.at(user) <= last; });
+               std::all_of(operand->users().begin(), operand->users().end(), [&](const Op* user) {
+                 if (user->is("slice") && is_member(user, root(last))) return false;  // of which others read a part
+                 return user->is("assign") || numbers_.at(user) <= last;
+               });
       };
       const auto found = std::find_if(operands.begin() + static_cast<std::ptrdiff_t>(carried), operands.end(), is_free);
       if (found == operands.end()) continue;

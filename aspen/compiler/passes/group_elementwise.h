@@ -8,6 +8,9 @@
 //                                         return %2 }}
 //                                       return z: %1
 //
+// A slice that nobody else reads is taken in as well, unless it is in crumbs, and needs no memory: the group reads its
+// operand where it lies.
+//
 // The bits stay: each op computes what it did. Groups lie within a task, and hold neither forward ops together with
 // backward ones nor results in half, which may be rounded at random and are watched for overflows. Small tensors are in
 // the cache anyway and stay as they are (CompileOptions::min_group_elements).

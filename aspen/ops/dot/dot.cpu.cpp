@@ -256,9 +256,12 @@ bool is_small(const DotShape& s) {
 
 // One product with b as stored, too narrow for enough parts of oneDNN's. Ours may be narrower at the same speed,
 // measured on one core with AVX-512 (GFLOP/s, ours in eight parts / oneDNN whole): 512^3 112/111, 1024^3 108/106,
-// 333x131x517 107/100.
+// 333x131x517 107/100. With a transposed, whose rows then are columns, oneDNN wins if there are many: 512x512x1024
+// 115/157.
 bool is_narrow(const DotShape& s) {
+  constexpr std::int64_t kDeep = 512;
   if (s.batch > 1 || s.transpose_b || best_isa() != Isa::kAvx512) return false;
+  if (s.transpose_a && s.k > kDeep) return false;
   return std::max(s.m, s.n) / least_part(s) < worthwhile_parts(kMultiplyAddCost * static_cast<double>(s.m * s.n * s.k));
 }
 
@@ -267,6 +270,7 @@ bool is_narrow(const DotShape& s) {
 // even.
 bool is_worth_turning(const DotShape& s) {
   if (s.batch > 1 || s.transpose_a || best_isa() != Isa::kAvx512) return false;
+  if (s.m >= 128 && is_turned_by_panels(s)) return true;
   return s.m > kFewRows && (s.m >= 512 || s.n * s.k <= kCachedWeights);
 }
 

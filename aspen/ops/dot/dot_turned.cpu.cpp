@@ -5,9 +5,48 @@
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
 #include "aspen/backends/cpu/product_blocks.h"
+#include "aspen/backends/cpu/slots.h"
 
 namespace aspen {
 namespace {
+
+// With so few rows that a stays in a core's cache: a panel is multiplied as soon as it is turned, and never leaves it.
+class PanelDot final : public Kernel {
+ public:
+  explicit PanelDot(const DotShape& s)
+      : s_(s), width_(gemm_panel_width()), panels_((s.n + width_ - 1) / width_),
+        chunks_(cut(s.batch * panels_, kMultiplyAddCost * static_cast<double>(s.products()))),
+        gemm_{s.m, width_, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, width_, s.n} {}
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(chunks_.count() * panel_floats()) * sizeof(float);
+  }
+
+  void run(const KernelArgs& args) const override {
+    const auto *a = static_cast<const float*>(args.inputs[0]), *b = static_cast<const float*>(args.inputs[1]);
+    auto* c = static_cast<float*>(args.outputs[0]);
+    Slots slots;
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
+      const Slots::Held slot(slots);
+      float* panel = static_cast<float*>(args.workspace) + static_cast<std::int64_t>(slot.index()) * panel_floats();
+      for (std::int64_t i = chunk.begin; i < chunk.end; ++i) {
+        const std::int64_t product = i / panels_, column = i % panels_ * width_;
+        GemmShape gemm = gemm_;
+        gemm.n = std::min(width_, s_.n - column);
+        turn_into_panels({.n = gemm.n, .k = s_.k, .b_row = s_.k}, b + (product * s_.n + column) * s_.k, panel);
+        gemm_rows(gemm, a + product * s_.m * s_.k, panel, c + product * s_.m * s_.n + column);
+      }
+    });
+  }
+
+ private:
+  std::int64_t panel_floats() const { return width_ * s_.k; }
+
+  DotShape s_;
+  std::int64_t width_, panels_;
+  Chunks chunks_;
+  GemmShape gemm_;
+};
 
 class TurnedDot final : public Kernel {
  public:
@@ -57,6 +96,14 @@ class TurnedDot final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_turned_dot(const DotShape& shape) { return std::make_unique<TurnedDot>(shape); }
+bool is_turned_by_panels(const DotShape& shape) {
+  constexpr std::int64_t kCached = 1 << 18;  // floats
+  return shape.m * shape.k <= kCached;
+}
+
+std::unique_ptr<Kernel> make_turned_dot(const DotShape& shape) {
+  if (is_turned_by_panels(shape)) return std::make_unique<PanelDot>(shape);
+  return std::make_unique<TurnedDot>(shape);
+}
 
 }  // namespace aspen

@@ -1,5 +1,5 @@
-// Products with b stored n x k: it is turned once, into panels that all blocks of the result read. Called by the
-// kernels of dot.
+// Products with b stored n x k: it is turned once, into panels that all blocks of the result read; or, with few rows, a
+// panel at a time. Called by the kernels of dot.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 
 namespace aspen {
 
+bool is_turned_by_panels(const DotShape& shape);
 std::unique_ptr<Kernel> make_turned_dot(const DotShape& shape);
 
 }  // namespace aspen

@@ -21,6 +21,13 @@ struct RowScatter {
   std::int64_t count, stride, columns;
 };
 
+// Row from[k] of x is added to row to[k] of y, for so many k; all are `stride` apart, `columns` of each. Rows of y from
+// `begin` to `end` are written.
+struct RowSums {
+  std::int64_t count, stride, columns, begin, end;
+  const std::int32_t *from, *to;
+};
+
 // Element i goes to i * step + index * stride.
 struct ElementScatter {
   std::int64_t count, step, stride;
@@ -145,13 +152,20 @@ CopyRows copy_rows_of(std::int64_t bytes) {
   }
 }
 
+// Asks for bytes that are about to be read in any order, which no cache foresees.
+void fetch(const std::byte* from, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i);
+}
+
 std::unique_ptr<Kernel> make_take(const KernelRequest& request, std::string&) {
+  constexpr std::int64_t kFetched = 8192;  // bytes of a slab: it and the next one fit in the first cache level
   const TensorType& x = request.inputs[0].type;
   AxisLines lines(x.shape, request.attrs.as<TakeAttrs>().axis, "take");
   std::int64_t count = request.inputs[1].type.numel();
   std::int64_t run = lines.inner * static_cast<std::int64_t>(size_of(x.dtype)), slab = lines.size * run;
   double cost = kIndexCost + kMoveCost / 4 * static_cast<double>(run);
   Chunks chunks = cut(lines.outer * count, cost * static_cast<double>(lines.outer * count));
+  const bool is_fetched = run <= 8 && slab <= kFetched && count * run >= slab / 4;
   return make_kernel([=, check = IndexCheck(request, lines.size), copy = copy_rows_of(run)](const KernelArgs& args) {
     check.run(args);
     auto* from = static_cast<const std::byte*>(args.inputs[0]);
@@ -160,6 +174,7 @@ std::unique_ptr<Kernel> make_take(const KernelRequest& request, std::string&) {
     for_each_chunk(args, chunks, [&](const Chunk& chunk) {
       for (std::int64_t row = chunk.begin; row < chunk.end;) {
         std::int64_t outer = row / count, first = row % count, n = std::min(count - first, chunk.end - row);
+        if (is_fetched && outer + 1 < lines.outer) fetch(from + (outer + 1) * slab, slab);
         copy(from + outer * slab, index + first, n, run, to + row * run);
         row += n;
       }
@@ -356,28 +371,68 @@ std::unique_ptr<Kernel> make_typed_scatter(const KernelRequest& request) {
   });
 }
 
-// Cut between columns.
+// Cut between rows of the result if what goes to them is in their order, as in bags; else between columns.
+class SumRows final : public Kernel {
+ public:
+  SumRows(const KernelRequest& request, double cost)
+      : count_(request.inputs[1].type.numel()), rows_(request.outputs[0].shape[0]),
+        columns_(request.outputs[0].shape[1]), by_rows_(cut(rows_, cost)),
+        by_columns_(cut(columns_, cost, {.multiple = 16, .least = 16})),
+        check_from_(request, request.inputs[0].type.shape[0]), check_to_(request, rows_, 2) {}
+
+  void run(const KernelArgs& args) const override {
+    check_from_.run(args);
+    check_to_.run(args);
+    const auto* x = static_cast<const float*>(args.inputs[0]);
+    auto* y = static_cast<float*>(args.outputs[0]);
+    const RowSums all{count_,
+                      columns_,
+                      columns_,
+                      0,
+                      rows_,
+                      static_cast<const std::int32_t*>(args.inputs[1]),
+                      static_cast<const std::int32_t*>(args.inputs[2])};
+    if (ASPEN_BEST(is_ascending)(all.to, count_)) {
+      for_each_chunk(args, by_rows_, [&](const Chunk& chunk) { ASPEN_BEST(sum_rows)(part(all, chunk), x, y); });
+      return;
+    }
+    for_each_chunk(args, by_columns_, [&](const Chunk& chunk) {
+      RowSums sums = all;
+      sums.columns = chunk.size();
+      ASPEN_BEST(sum_rows)(sums, x + chunk.begin, y + chunk.begin);
+    });
+  }
+
+ private:
+  // Of rows of the result.
+  static RowSums part(const RowSums& all, const Chunk& rows) {
+    const std::int32_t* end = all.to + all.count;
+    const std::int32_t* first = std::lower_bound(all.to, end, rows.begin);
+    const std::int64_t skipped = first - all.to;
+    return {std::lower_bound(first, end, rows.end) - first,
+            all.stride,
+            all.columns,
+            rows.begin,
+            rows.end,
+            all.from + skipped,
+            first};
+  }
+
+  std::int64_t count_, rows_, columns_;
+  Chunks by_rows_, by_columns_;
+  IndexCheck check_from_, check_to_;
+};
+
 std::unique_ptr<Kernel> make_sum_rows(const KernelRequest& request, std::string& why) {
   const TensorType &x = request.inputs[0].type, &y = request.outputs[0];
   if (x.dtype != DType::kF32) {
     why = fmt::format("sum_rows: the loops add f32, not {}", to_string(x));
     return nullptr;
   }
-  std::int64_t count = request.inputs[1].type.numel(), columns = x.shape[1];
-  double cost = static_cast<double>(count) * (kIndexCost + kReadCost * static_cast<double>(columns)) +
-                kMoveCost * static_cast<double>(y.numel());
-  return make_kernel([=, rows = y.shape[0], chunks = cut(columns, cost, {.multiple = 16, .least = 16}),
-                      check_from = IndexCheck(request, x.shape[0]),
-                      check_to = IndexCheck(request, y.shape[0], 2)](const KernelArgs& args) {
-    check_from.run(args);
-    check_to.run(args);
-    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
-      ASPEN_BEST(sum_rows)
-      ({count, columns, chunk.size()}, static_cast<const float*>(args.inputs[0]) + chunk.begin,
-       static_cast<const std::int32_t*>(args.inputs[1]), static_cast<const std::int32_t*>(args.inputs[2]), rows,
-       static_cast<float*>(args.outputs[0]) + chunk.begin);
-    });
-  });
+  auto count = static_cast<double>(request.inputs[1].type.numel());
+  double cost =
+      count * (kIndexCost + kMoveCost * static_cast<double>(x.shape[1])) + kMoveCost * static_cast<double>(y.numel());
+  return std::make_unique<SumRows>(request, cost);
 }
 
 // Set moves elements of any type; the others compute, in float32 and int32 (and half through float).

@@ -37,16 +37,29 @@ inline std::uint32_t key_of(std::int8_t x) { return static_cast<std::uint32_t>(x
 inline std::uint32_t key_of(std::uint8_t x) { return x; }
 inline std::uint32_t key_of(bool x) { return x ? 1 : 0; }
 
+// Elements that are looked at together, to be passed by if none of them is among the first; and columns of elements
+// that tell how far these go.
+constexpr std::int64_t kBlock = 16, kColumns = 64;
+
+}  // namespace
+}  // namespace aspen
+
+#define ASPEN_ISA_FILE "aspen/ops/sort/sort_loops.inc"
+#include "aspen/backends/cpu/each_isa.h"
+
+namespace aspen {
+namespace {
+
 template <class T>
 struct Line {
   const T* x;
   std::int64_t size, stride;
   bool descending;
 
-  std::uint32_t key(std::int64_t i) const {
-    constexpr std::uint32_t kAll = std::numeric_limits<std::uint32_t>::max() >> (32 - 8 * sizeof(T));
-    return key_of(x[i * stride]) ^ (descending ? kAll : 0);
+  std::uint32_t flip() const {
+    return descending ? std::numeric_limits<std::uint32_t>::max() >> (32 - 8 * sizeof(T)) : 0;
   }
+  std::uint32_t key(std::int64_t i) const { return key_of(x[i * stride]) ^ flip(); }
   Keyed operator[](std::int64_t i) const { return keyed(key(i), i); }
   static Keyed keyed(std::uint32_t key, std::int64_t i) {
     return static_cast<Keyed>(key) << 32 | static_cast<Keyed>(i);
@@ -96,24 +109,30 @@ const Keyed* sort_all(const Line<T>& line, Keyed* items, Keyed* other) {
 
 std::int64_t room_for_candidates(std::int64_t wanted) { return 2 * std::max<std::int64_t>(wanted, 8); }
 
+// Below which the first of a line are for sure.
+template <class T>
+Keyed first_limit(const Line<T>& line, std::int64_t wanted) {
+  const bool is_known = line.stride == 1 && line.size >= 2 * kColumns && wanted <= kColumns / 4;
+  if (!is_known) return std::numeric_limits<Keyed>::max();
+  const std::uint32_t bound = ASPEN_BEST(bound_of_first<T>)(line.x, line.size, line.flip(), wanted);
+  return Line<T>::keyed(bound, std::numeric_limits<std::uint32_t>::max());
+}
+
 // Keeps what is below the last one wanted so far, and drops what is not whenever there is no room. Most elements are
 // passed by a block at a time.
 template <class T>
 const Keyed* sort_first(const Line<T>& line, std::int64_t wanted, Keyed* items) {
-  constexpr std::int64_t kBlock = 16;  // a candidate among them costs a look at each
   const std::int64_t room = room_for_candidates(wanted);
-  Keyed limit = std::numeric_limits<Keyed>::max();
+  Keyed limit = first_limit(line, wanted);
   std::int64_t count = 0;
   for (std::int64_t begin = 0; begin < line.size; begin += kBlock) {
-    const std::int64_t n = std::min(kBlock, line.size - begin);
-    const auto limit_key = static_cast<std::uint32_t>(limit >> 32);
-    std::uint32_t keys[kBlock], any = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-      keys[i] = line.key(begin + i);
-      any |= keys[i] <= limit_key ? 1u : 0u;
+    if (line.stride == 1) {
+      const auto limit_key = static_cast<std::uint32_t>(limit >> 32);
+      begin = ASPEN_BEST(next_block<T>)(line.x, begin, line.size, line.flip(), limit_key);
     }
-    for (std::int64_t i = 0; any != 0 && i < n; ++i) {
-      Keyed item = Line<T>::keyed(keys[i], begin + i);
+    const std::int64_t end = std::min(begin + kBlock, line.size);
+    for (std::int64_t i = begin; i < end; ++i) {
+      Keyed item = line[i];
       if (item >= limit) continue;
       items[count++] = item;
       if (count < room) continue;
