@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "aspen/ops/addcmul/addcmul.h"
+#include "aspen/ops/batch_last/batch_last.h"
 #include "aspen/ops/cast/cast.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
@@ -196,6 +197,26 @@ std::vector<LargeCase> convolutions() {
   add_conv(cases, {8, 256, 2, 2}, {256, 256, 3, 3}, plane(1, 1));  // many weights, few pixels
   add_conv(cases, {70, 4, 20, 20}, {12, 4, 3, 3}, plane(1, 1));    // one image per lane
   return cases;
+}
+
+// Lines of images that lie batch last.
+std::vector<LargeCase> batch_last() {
+  const Shape x{4, 30, 31, 40}, w{12, 4, 3, 3}, y{12, 30, 29, 40}, pooled{12, 15, 14, 40};
+  const ConvLastAttrs attrs{{1, 0}, {1, 1}};
+  const ConvLastPoolAttrs pool{attrs, {2, 2}};
+  const TensorType place{DType::kU8, pooled};
+  return {
+      {"conv_last", Attrs::of(attrs), {f32(x), f32(w), f32({12})}},
+      {"conv_last_pool", Attrs::of(pool), {f32(x), f32(w), f32({12})}},
+      {"conv_last_input_grad", Attrs::of(ConvLastGradAttrs{attrs, x}), {f32(y), f32(w)}},
+      {"conv_last_weight_grad", Attrs::of(ConvLastGradAttrs{attrs, w}), {f32(x), f32(y)}},
+      {"conv_last_pool_weight_grad",
+       Attrs::of(ConvLastPoolGradAttrs{pool, w}),
+       {f32(x), f32(pooled), place},
+       {.top = 4}},
+      {"max_pool_last", Attrs::of(MaxPoolLastAttrs{{2, 2}}), {f32(y)}},
+      {"max_pool_last_grad", Attrs::of(MaxPoolLastGradAttrs{{2, 2}, y}), {f32(pooled), place}, {.top = 4}},
+  };
 }
 
 std::vector<LargeCase> rows_and_sums() {
@@ -425,6 +446,7 @@ void check_large(const std::vector<LargeCase>& cases) {
 
 TEST(Threads, ProductsHaveTheSameBits) { check_large(products()); }
 TEST(Threads, ConvolutionsHaveTheSameBits) { check_large(convolutions()); }
+TEST(Threads, ImagesThatLieBatchLastHaveTheSameBits) { check_large(batch_last()); }
 TEST(Threads, RowsAndSumsHaveTheSameBits) { check_large(rows_and_sums()); }
 TEST(Threads, NarrowFloatsHaveTheSameBits) { check_large(narrow_floats()); }
 TEST(Threads, ElementsHaveTheSameBits) { check_large(elements()); }
@@ -478,7 +500,8 @@ TEST(Threads, ImagesInLanesHaveTheSameBits) {
 }
 
 TEST(Threads, ChunksEqualTheReference) {
-  for (const auto& cases : {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), windows()}) {
+  for (const auto& cases :
+       {products(), convolutions(), batch_last(), rows_and_sums(), elements(), moves(), indices(), windows()}) {
     for (const LargeCase& c : cases) {
       CompareOptions options = c.options;
       options.tolerance = 2e-5;
@@ -505,8 +528,8 @@ TEST(Threads, AnErrorNamesTheFirstWrongPlace) {
 
 // Replicas share kernels.
 TEST(Threads, AKernelRunsOnSeveralThreadsAtOnce) {
-  for (const auto& cases :
-       {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), windows(), narrow_floats()}) {
+  for (const auto& cases : {products(), convolutions(), batch_last(), rows_and_sums(), elements(), moves(), indices(),
+                            windows(), narrow_floats()}) {
     for (const LargeCase& c : cases) {
       KernelRequest request = request_of(c.op, c.attrs, c.inputs);
       std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
@@ -552,7 +575,7 @@ void check_shifted(const KernelRequest& request, const CompareOptions& options) 
 TEST(Threads, NothingDependsOnWhereOperandsBegin) {
   for_each_example(check_shifted);
   for (const auto& cases :
-       {products(), convolutions(), rows_and_sums(), elements(), moves(), indices(), narrow_floats()}) {
+       {products(), convolutions(), batch_last(), rows_and_sums(), elements(), moves(), indices(), narrow_floats()}) {
     for (const LargeCase& c : cases) check_shifted(request_of(c.op, c.attrs, c.inputs), c.options);
   }
 }

@@ -10,12 +10,14 @@
 #include "aspen/compiler/passes/canonicalise.h"
 #include "aspen/compiler/passes/fit_budget.h"
 #include "aspen/compiler/passes/fold_constants.h"
+#include "aspen/compiler/passes/fuse_batch_last.h"
 #include "aspen/compiler/passes/fuse_convolutions.h"
 #include "aspen/compiler/passes/group_elementwise.h"
 #include "aspen/compiler/passes/hold_inputs.h"
 #include "aspen/compiler/passes/insert_optimizer.h"
 #include "aspen/compiler/passes/join_pads.h"
 #include "aspen/compiler/passes/merge_common.h"
+#include "aspen/compiler/passes/put_batch_last.h"
 #include "aspen/compiler/passes/recompute.h"
 #include "aspen/compiler/passes/remove_dead.h"
 #include "aspen/compiler/passes/remove_markers.h"
@@ -57,6 +59,8 @@ const Pass kMergeCommon{"merge_common", "compute once what would be computed twi
 const Pass kSimplifyBodies{
     "simplify_bodies", "simplify what loops and branches run", simplify_bodies, {}, {kBodiesSimplified}};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
+const Pass kPutBatchLast{"put_batch_last", "let images of few channels lie batch last", put_batch_last};
+const Pass kFuseBatchLast{"fuse_batch_last", "let convolutions of such images do what follows them", fuse_batch_last};
 const Pass kFitBudget{"fit_budget", "see that the program keeps to its memory budget", fit_budget};
 const Pass kRecompute{"recompute", "compute activations again rather than keep them", recompute, {}, {kNoCheckpoints}};
 const Pass kShardWeights{"shard_weights", "leave each replica a shard of the weights", shard_weights};
@@ -107,6 +111,11 @@ std::vector<Pass> common_pipeline() {
       kJoinPads,
       kMergeCommon,
       kSimplifyBodies,
+      kRemoveDead,
+      // In which order images lie, and what that lets run as one op.
+      kPutBatchLast,
+      kFuseBatchLast,
+      kCanonicalise,
       kRemoveDead,
       // Whether all fits as it is asked for, and what is to be done if not.
       kFitBudget,
@@ -165,12 +174,12 @@ std::vector<Pass> passes_after(std::string_view name, bool training) {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,       kDifferentiate,   kCutStages,        kAnchorGradients, kAccumulateGradients,
-      kInsertOptimizer,  kAnchorTensors,   kHoldInputs,       kRemoveMarkers,   kRoundProducts,
-      kCanonicalise,     kFoldConstants,   kJoinPads,         kMergeCommon,     kSimplifyBodies,
-      kRemoveDead,       kFitBudget,       kRecompute,        kShardWeights,    kPlaceVariables,
-      kPartition,        kInsertTransfers, kNarrowInputs,     kOverlapIo,       kOverlapLoads,
-      kFuseConvolutions, kRepeatQuick,     kGroupElementwise, kSchedule};
+      kSelectLoss,    kDifferentiate, kCutStages,      kAnchorGradients,  kAccumulateGradients, kInsertOptimizer,
+      kAnchorTensors, kHoldInputs,    kRemoveMarkers,  kRoundProducts,    kCanonicalise,        kFoldConstants,
+      kJoinPads,      kMergeCommon,   kSimplifyBodies, kRemoveDead,       kPutBatchLast,        kFuseBatchLast,
+      kFitBudget,     kRecompute,     kShardWeights,   kPlaceVariables,   kPartition,           kInsertTransfers,
+      kNarrowInputs,  kOverlapIo,     kOverlapLoads,   kFuseConvolutions, kRepeatQuick,         kGroupElementwise,
+      kSchedule};
   return passes;
 }
 

@@ -37,12 +37,13 @@ std::unique_ptr<Kernel> make_normalize(const KernelRequest& request, std::string
   ReductionParts parts = parts_of(plan);
   double epsilon = request.attrs.as<NormalizeAttrs>().epsilon;
   return make_kernel(
-      [plan, parts, epsilon](const KernelArgs& args) {
+      [plan, parts, epsilon, few = ASPEN_BEST(has_few_columns)(plan)](const KernelArgs& args) {
         auto* x = static_cast<const float*>(args.inputs[0]);
         auto *y = static_cast<float*>(args.outputs[0]), *mean = static_cast<float*>(args.outputs[1]);
         auto* rstd = static_cast<float*>(args.outputs[2]);
         parts.for_each(args, [&](const ReductionPart& part) {
           if (plan.by_rows()) return ASPEN_BEST(normalize_rows)(plan, part, epsilon, x, y, mean, rstd);
+          if (few) return ASPEN_BEST(normalize_few_columns)(plan, part, epsilon, x, y, mean, rstd);
           ASPEN_BEST(normalize_columns)(plan, part, epsilon, x, y, mean, rstd, column_sums(args, part));
         });
       },
@@ -54,12 +55,13 @@ std::unique_ptr<Kernel> make_normalize_grad(const KernelRequest& request, std::s
   ReductionPlan plan = plan_of(request);
   ReductionParts parts = parts_of(plan);
   return make_kernel(
-      [plan, parts](const KernelArgs& args) {
+      [plan, parts, few = ASPEN_BEST(has_few_columns)(plan)](const KernelArgs& args) {
         auto *y = static_cast<const float*>(args.inputs[0]), *rstd = static_cast<const float*>(args.inputs[1]);
         auto* g = static_cast<const float*>(args.inputs[2]);
         auto* dx = static_cast<float*>(args.outputs[0]);
         parts.for_each(args, [&](const ReductionPart& part) {
           if (plan.by_rows()) return ASPEN_BEST(normalize_grad_rows)(plan, part, y, rstd, g, dx);
+          if (few) return ASPEN_BEST(normalize_grad_few_columns)(plan, part, y, rstd, g, dx);
           ASPEN_BEST(normalize_grad_columns)(plan, part, y, rstd, g, dx, column_sums(args, part));
         });
       },

@@ -23,7 +23,7 @@ struct SgdNumbers {
 struct AdamNumbers {
   float kept = 1, decay = 0;  // of the weight, and of the weight into the gradient
   float beta1 = 0, taken1 = 0, beta2 = 0, taken2 = 0;
-  float minus_step = 0, root_correction = 1, epsilon = 0;
+  float minus_step = 0, epsilon = 0;  // both times the correction of the root, by which the root is not divided
 };
 
 constexpr std::int64_t kSquareSumBlock = 4096;  // elements summed in float; the sums of blocks meet in double
@@ -177,9 +177,8 @@ std::unique_ptr<Kernel> make_adam(const KernelRequest& request, std::string& why
                         .taken1 = static_cast<float>(1 - beta1),
                         .beta2 = static_cast<float>(beta2),
                         .taken2 = static_cast<float>(1 - beta2),
-                        .minus_step = static_cast<float>(-(lr / correction1)),
-                        .root_correction = static_cast<float>(std::sqrt(correction2)),
-                        .epsilon = static_cast<float>(setting(settings, kEpsilon))};
+                        .minus_step = static_cast<float>(-(lr / correction1) * std::sqrt(correction2)),
+                        .epsilon = static_cast<float>(setting(settings, kEpsilon) * std::sqrt(correction2))};
     for_each_chunk(args, chunks, [&](const Chunk& chunk) {
       FloatView<> w(args.inputs[0], args.outputs[0], types[0]), g(args.inputs[1], nullptr, types[1]);
       FloatView<> first(args.inputs[4], args.outputs[1], types[4]), second(args.inputs[5], args.outputs[2], types[5]);
