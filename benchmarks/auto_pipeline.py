@@ -8,7 +8,6 @@ best ones take turns, so that a busy machine slows them alike, and the best turn
 """
 import argparse
 import copy
-import importlib.util
 import pathlib
 import random
 import sys
@@ -21,27 +20,12 @@ from torch import nn
 import networks
 import poptorch
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "examples" / "python"))
+
+import uresnet  # noqa: E402
+
 ACCUMULATION, LIMIT = 16, 1.05
 FINALISTS, TURNS, CALLS = 4, 9, 2
-
-
-def uresnet():
-    """The example, without its blocks."""
-    path = pathlib.Path(__file__).parents[1] / "examples" / "python" / "uresnet.py"
-    spec = importlib.util.spec_from_file_location("uresnet", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-    class Planes(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.network = module.UResNet()
-            self.network.block = lambda number: None
-
-        def forward(self, images, labels):
-            return self.network(images, module.plane_loss, labels)[1]
-
-    return Planes(), module.events(ACCUMULATION, 64, torch.Generator().manual_seed(1))
 
 
 class WithLoss(nn.Module):
@@ -85,7 +69,12 @@ def resnet18():
     return WithLoss(network), (torch.randn(ACCUMULATION * 4, 3, 64, 64), torch.randint(0, 100, (ACCUMULATION * 4,)))
 
 
-MODELS = {"transformer": transformer, "resnet18": resnet18, "uresnet": uresnet}
+def planes():
+    images, labels = uresnet.events(ACCUMULATION, 64, torch.Generator().manual_seed(1))
+    return uresnet.UResNet(devices=None), (images, uresnet.plane_loss, labels)
+
+
+MODELS = {"transformer": transformer, "resnet18": resnet18, "uresnet": planes}
 
 
 def trainer_of(model, strategy):

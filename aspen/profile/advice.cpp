@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "aspen/profile/text_format.h"
 
@@ -13,49 +12,6 @@ namespace {
 
 // Below these, advice would be noise.
 constexpr double kLeastGain = 0.03, kLeastShare = 0.05;
-
-double time_of(const StageTime& stage) { return static_cast<double>(stage.forward + stage.backward); }
-
-// The one with less to do of the two beside a stage.
-const StageTime& shorter_neighbour(const std::vector<StageTime>& stages, std::size_t of) {
-  if (of == 0) return stages[1];
-  if (of + 1 == stages.size()) return stages[of - 1];
-  return time_of(stages[of - 1]) < time_of(stages[of + 1]) ? stages[of - 1] : stages[of + 1];
-}
-
-// " Its longest module is layer3 (40 % of it).", or nothing if modules have no names.
-std::string longest_module(const Profile& profile, std::int64_t stage) {
-  std::map<std::string, double> modules;
-  double total = 0;
-  for (const Op& op : profile.ops) {
-    const Task& task = profile.tasks[static_cast<std::size_t>(op.task)];
-    if (task.stage != stage || task.section != Section::kStep) continue;
-    modules[op.module] += static_cast<double>(op.duration);
-    total += static_cast<double>(op.duration);
-  }
-  const auto largest = std::max_element(modules.begin(), modules.end(),
-                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (largest == modules.end() || largest->first.empty() || total <= 0) return "";
-  return fmt::format(" Its longest module is {} ({} of it).", largest->first, percent_text(largest->second / total));
-}
-
-// Two neighbours that together are no longer than the longest could share a device.
-std::optional<Advice> advise_to_merge(const std::vector<StageTime>& stages, const StageTime& longest) {
-  for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
-    const double both = time_of(stages[i]) + time_of(stages[i + 1]);
-    if (both > 1.02 * time_of(longest) || stages[i].device == stages[i + 1].device) continue;
-    Advice advice{.topic = "pipeline", .confidence = Confidence::kMedium};
-    advice.title =
-        fmt::format("Merge stages {} and {}: one device would do for both", stages[i].stage, stages[i + 1].stage);
-    advice.why = fmt::format(
-        "Together they take {} a micro-batch, no more than stage {} alone ({}): the pipeline would be as fast with a "
-        "device less, and its ramp shorter.",
-        time_text(both), longest.stage, time_text(time_of(longest)));
-    advice.how = fmt::format("Leave out the block that begins stage {}.", stages[i + 1].stage);
-    return advice;
-  }
-  return std::nullopt;
-}
 
 void sort_by_gain(std::vector<Advice>& list) {
   std::stable_sort(list.begin(), list.end(), [](const Advice& a, const Advice& b) { return a.gain > b.gain; });
@@ -175,35 +131,6 @@ std::vector<Advice> advise_on_loading(const Profile& profile) {
     advice.how = fmt::format("options.deviceIterations({}), with as many samples more for every call.", wanted);
     result.push_back(advice);
   }
-  return result;
-}
-
-std::vector<Advice> advise_on_stages(const Profile& profile) {
-  const std::vector<StageTime>& stages = profile.analysis.stages;
-  if (profile.run.execution != "pipelined" || stages.size() < 2) return {};
-  const auto longest = std::max_element(stages.begin(), stages.end(),
-                                        [](const StageTime& a, const StageTime& b) { return time_of(a) < time_of(b); });
-  const double most = time_of(*longest);
-  double mean = 0;
-  for (const StageTime& stage : stages) mean += time_of(stage) / static_cast<double>(stages.size());
-  const double gain = most > 0 ? (most - mean) / most * (1 - profile.analysis.ramp) : 0;
-  if (gain < kLeastGain) return {};
-  const StageTime& neighbour = shorter_neighbour(stages, static_cast<std::size_t>(longest - stages.begin()));
-  Advice advice{.topic = "pipeline", .confidence = Confidence::kMedium, .gain = gain};
-  advice.title = fmt::format("Move work from stage {} to stage {}", longest->stage, neighbour.stage);
-  advice.why = fmt::format(
-      "A micro-batch takes {} in stage {} and {} in stage {}; the mean of the {} stages is {}, and the longest sets "
-      "the "
-      "pace of all. Even stages would take about {} less time.",
-      time_text(most), longest->stage, time_text(time_of(neighbour)), neighbour.stage, stages.size(), time_text(mean),
-      percent_text(gain));
-  advice.how = fmt::format(
-      "Begin the block of stage {} {} in the model (poptorch.BeginBlock, poptorch.Block), so that about {} of stage {} "
-      "changes sides.{}",
-      std::max(longest->stage, neighbour.stage), longest->stage < neighbour.stage ? "earlier" : "later",
-      percent_text((most - time_of(neighbour)) / 2 / most), longest->stage, longest_module(profile, longest->stage));
-  std::vector<Advice> result{advice};
-  if (auto merge = advise_to_merge(stages, *longest)) result.push_back(*std::move(merge));
   return result;
 }
 

@@ -26,7 +26,7 @@ std::string number_text(double value) {
 }
 
 std::string time_text(double nanoseconds) {
-  static constexpr std::array kUnits{"ns", "us", "ms", "s"};
+  static constexpr std::array kUnits{"ns", "µs", "ms", "s"};
   return scaled(nanoseconds, 1000, kUnits);
 }
 

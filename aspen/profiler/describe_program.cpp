@@ -4,6 +4,7 @@
 
 #include "aspen/compiler/evaluate.h"
 #include "aspen/profiler/op_work.h"
+#include "aspen/profiler/repeated_ops.h"
 #include "aspen/runtime/task_order.h"
 
 namespace aspen {
@@ -16,7 +17,7 @@ std::int64_t first_stage(const Program& program, std::size_t device) {
   return found == program.step.end() ? 0 : found->stage;
 }
 
-profile::Op described(const Instruction& instruction, bool is_update) {
+profile::Op described(const Instruction& instruction, profile::Pass pass) {
   const Location location = split_location(instruction.location);
   profile::Op op;
   op.name = shown_name(instruction);
@@ -24,9 +25,7 @@ profile::Op described(const Instruction& instruction, bool is_update) {
   op.source = location.source;
   op.text = instruction.is_copy ? "copy for " + instruction.request.op : to_string(instruction.request);
   op.kernel = instruction.request.candidate;
-  op.pass = is_update                 ? profile::Pass::kUpdate
-            : instruction.is_backward ? profile::Pass::kBackward
-                                      : profile::Pass::kForward;
+  op.pass = pass;
   op.num_parts = num_parts(instruction);
   op.calls_host = instruction.kernel->calls_host();
   op.is_copy = only_moves(instruction);
@@ -39,6 +38,12 @@ profile::Op described(const Instruction& instruction, bool is_update) {
 }  // namespace
 
 void describe_tasks(const Program& program, profile::Profile& profile) {
+  const auto repeated = repeated_ops(program);
+  const auto pass_of = [&](const Instruction& instruction, bool is_update) {
+    if (is_update) return profile::Pass::kUpdate;
+    if (repeated.count(&instruction) > 0) return profile::Pass::kRecompute;
+    return instruction.is_backward ? profile::Pass::kBackward : profile::Pass::kForward;
+  };
   for (const auto* tasks : {&program.step, &program.update}) {
     const bool is_update = tasks == &program.update;
     const auto first_row = static_cast<std::int64_t>(profile.tasks.size());
@@ -55,7 +60,7 @@ void describe_tasks(const Program& program, profile::Profile& profile) {
             {row, first_row + static_cast<std::int64_t>(wait.task), wait.lag, wait.in_all_replicas});
       }
       for (const Instruction& instruction : task.instructions) {
-        profile.ops.push_back(described(instruction, is_update));
+        profile.ops.push_back(described(instruction, pass_of(instruction, is_update)));
         profile.ops.back().task = row;
       }
     }

@@ -109,6 +109,7 @@ class Profiler::State : public LiveProfile, public std::enable_shared_from_this<
 
   // A fork has no thread that writes, and must not wait for it.
   bool is_forked() const { return getpid() != process_; }
+  void stay(std::shared_ptr<State> self) { self_ = std::move(self); }
 
  private:
   void describe(ProfiledProgram given) {
@@ -149,7 +150,8 @@ class Profiler::State : public LiveProfile, public std::enable_shared_from_this<
   Clock::time_point next_write_;
   Clock::duration pause_{};
   std::atomic<bool> is_finished_{false};
-  ProfileWriter writer_;  // last: its thread uses all of the above
+  std::shared_ptr<State> self_;  // of a state that stays until the process ends
+  ProfileWriter writer_;         // last: its thread uses all of the above
 };
 
 Profiler::Profiler(ProfileSettings settings, Clock::time_point begin)
@@ -158,7 +160,8 @@ Profiler::Profiler(ProfileSettings settings, Clock::time_point begin)
 // What a fork has of it stays until the fork ends.
 Profiler::~Profiler() {
   if (state_->is_forked()) {
-    static_cast<void>(new std::shared_ptr<State>(std::move(state_)));
+    State& state = *state_;
+    state.stay(std::move(state_));
   } else {
     finish();
   }

@@ -36,7 +36,8 @@ class ResidualBlock(nn.Module):
 
 
 class UResNet(nn.Module):
-    """Three planes in, three maps of class scores out. `devices` spreads the levels over that many devices."""
+    """Three planes in, three maps of class scores out. `devices` spreads the levels over that many devices; with None
+    no blocks are marked, as AutoPipeline wants it."""
 
     def __init__(self, channels=8, depth=3, devices=1):
         super().__init__()
@@ -53,7 +54,8 @@ class UResNet(nn.Module):
 
     def block(self, number):
         """Begins one of the four parts of the network, on its device."""
-        poptorch.Block.start(f"part{number}", ipu_id=number * self.devices // 4)
+        if self.devices is not None:
+            poptorch.Block.start(f"part{number}", ipu_id=number * self.devices // 4)
 
     def forward(self, images, loss_calculator=None, labels=None):
         self.block(0)

@@ -30,7 +30,7 @@ TEST(Advice, TheLongestStageGivesToItsNeighbour) {
   ASSERT_FALSE(advice.empty());
   EXPECT_TRUE(contains(advice[0].title, "from stage 2 to stage")) << advice[0].title;
   EXPECT_TRUE(contains(advice[0].how, "poptorch.BeginBlock")) << advice[0].how;
-  EXPECT_TRUE(contains(advice[0].how, "encoder/layers/")) << advice[0].how;
+  EXPECT_TRUE(contains(advice[0].how, "model.encoder.layers[")) << advice[0].how;
   // Stages of 1, 1, 2 and 1: even ones take 1.25 instead of 2.
   EXPECT_NEAR(advice[0].gain, 0.375, 0.06);
   // Two of the short ones are no longer than the long one.

@@ -1,8 +1,10 @@
 // The memory of a profile is that of the plan: found again in the program, buffer by buffer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "aspen/backends/reference/reference_backend.h"
@@ -121,6 +123,35 @@ TEST(ProfiledMemory, TellsWhatBuffersAreFor) {
        {profile::BufferKind::kWeight, profile::BufferKind::kOptimizerState, profile::BufferKind::kAccumulator,
         profile::BufferKind::kActivation, profile::BufferKind::kStash, profile::BufferKind::kGradient}) {
     EXPECT_GT(kinds[kind], 0) << static_cast<int>(kind);
+  }
+}
+
+// Convolutions and products by stage and pass.
+std::map<std::pair<std::int64_t, profile::Pass>, std::multiset<std::string>> products(Recompute recompute) {
+  const auto program = compiled("resnet18", 1, [&](CompileOptions& options) { options.recompute = recompute; });
+  const profile::Profile profile = described(*program);
+  std::map<std::pair<std::int64_t, profile::Pass>, std::multiset<std::string>> result;
+  for (const profile::Op& op : profile.ops) {
+    if (op.name != "conv" && op.name != "dot") continue;
+    result[{profile.tasks[static_cast<std::size_t>(op.task)].stage, op.pass}].insert(op.text);
+  }
+  return result;
+}
+
+TEST(ProfiledOps, TellWhatIsComputedAgain) {
+  auto kept = products(Recompute::kNothing), repeated = products(Recompute::kStages);
+  std::int64_t num_stages = 0;
+  for (const auto& [key, texts] : repeated) num_stages = std::max(num_stages, key.first + 1);
+  ASSERT_GT(num_stages, 1);
+  for (std::int64_t stage = 0; stage < num_stages; ++stage) {
+    const auto& forward = repeated[{stage, profile::Pass::kForward}];
+    const auto& again = repeated[{stage, profile::Pass::kRecompute}];
+    EXPECT_TRUE(std::includes(forward.begin(), forward.end(), again.begin(), again.end())) << "stage " << stage;
+    // The last stage goes back at once, and needs nothing again.
+    EXPECT_EQ(again.empty(), stage + 1 == num_stages) << "stage " << stage;
+    EXPECT_TRUE((kept[{stage, profile::Pass::kRecompute}].empty())) << "stage " << stage;
+    // Gradients are the same with and without.
+    EXPECT_EQ((repeated[{stage, profile::Pass::kBackward}]), (kept[{stage, profile::Pass::kBackward}]));
   }
 }
 

@@ -1,10 +1,10 @@
 """AutoPipeline: models without blocks over several devices, cut by the compiler. Losses are those of one device."""
 
 import copy
-import importlib.util
 import pathlib
 import pickle
 import random
+import sys
 
 import poptorch
 import pytest
@@ -12,10 +12,9 @@ import torch
 import torchvision
 from torch import nn
 
-_PATH = pathlib.Path(__file__).parents[2] / "examples" / "python" / "uresnet.py"
-_SPEC = importlib.util.spec_from_file_location("uresnet", _PATH)
-uresnet = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(uresnet)
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples" / "python"))
+
+import uresnet  # noqa: E402
 
 
 class WithLoss(nn.Module):
@@ -27,19 +26,6 @@ class WithLoss(nn.Module):
     def forward(self, x, labels):
         y = self.network(x)
         return y, self.loss(y, labels)
-
-
-class Planes(nn.Module):
-    """The UResNet without its blocks; its encoder and decoder are called for each of three planes."""
-
-    def __init__(self):
-        super().__init__()
-        self.network = uresnet.UResNet(channels=4, depth=2)
-        self.network.block = lambda number: None
-
-    def forward(self, images, labels):
-        scores, loss = self.network(images, uresnet.plane_loss, labels)
-        return scores[0], loss
 
 
 class Classifier(nn.Module):
@@ -70,8 +56,10 @@ def resnet18():
 
 
 def planes():
+    """Encoder and decoder are called for each of three planes."""
     torch.manual_seed(0)
-    return Planes(), uresnet.events(8, 16, torch.Generator().manual_seed(1))
+    images, labels = uresnet.events(8, 16, torch.Generator().manual_seed(1))
+    return uresnet.UResNet(channels=4, depth=2, devices=None), (images, uresnet.plane_loss, labels)
 
 
 MODELS = [transformer, resnet18, planes]

@@ -64,20 +64,25 @@ function tabList(tabs: Tab[], panels: HTMLElement): HTMLElement {
   return list;
 }
 
+// Colours follow the system until the button has been pressed.
 function themeButton(): HTMLElement {
-  const root = document.documentElement;
   const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : systemIsDark.matches);
+  let [isDark, isChosen] = [systemIsDark.matches, false];
   const button = h("button", { type: "button", class: "theme", onclick: () => {
-    root.dataset.theme = isDark() ? "light" : "dark";
+    [isDark, isChosen] = [!isDark, true];
     update();
   } });
   const update = () => {
-    button.textContent = isDark() ? "Light" : "Dark";
-    button.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`);
+    document.documentElement.dataset.theme = isDark ? "dark" : "light";
+    button.textContent = isDark ? "Light" : "Dark";
+    button.setAttribute("aria-label", `Switch to ${isDark ? "light" : "dark"} colours`);
     redrawAll();
   };
-  systemIsDark.addEventListener("change", update);
+  systemIsDark.addEventListener("change", () => {
+    if (isChosen) return;
+    isDark = systemIsDark.matches;
+    update();
+  });
   update();
   return button;
 }

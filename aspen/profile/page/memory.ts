@@ -62,7 +62,7 @@ function deviceView(profile: Profile, device: number): HTMLElement {
   const peakOp = use.peak_op[use.device.indexOf(device)];
   const axis = new MemoryAxis(profile, live, peakOp >= 0 ? live.position[peakOp] : 0);
   const table = h("div", { "aria-live": "polite" }, largest(profile, live, axis.at));
-  const title = h("h2", {}, "Largest buffers at the peak");
+  const title = h("h2", { id: "largest-buffers" }, "Largest buffers at the peak");
   axis.onChoose = (at) => {
     title.textContent = live.ops[at] === peakOp ? "Largest buffers at the peak" : "Largest buffers at the chosen op";
     table.replaceChildren(largest(profile, live, at));
@@ -78,7 +78,7 @@ function deviceView(profile: Profile, device: number): HTMLElement {
     h("section", { "aria-label": "Memory over one step" }, toolbar,
       h("ul", { class: "legend" }, live.kinds.map((kind) => h("li", {}, swatch(kind), kind))),
       usageChart(axis, device, profile.memory.budget).element),
-    h("section", {}, title, table),
+    h("section", { "aria-labelledby": "largest-buffers" }, title, table),
     section("Map of the arena", h("p", { class: "lead" }, "Every buffer at its offset, for as long as it is alive. " +
       "Pale: the same buffer for other micro-batches under way."), arenaMap(axis, device).element),
     offloaded(profile, device));

@@ -97,7 +97,7 @@ export function usageChart(axis: MemoryAxis, device: number, budget: number): Dr
   const showsBudget = budget > 0 && budget < peak * 3;
   const most = Math.max(peak, showsBudget ? budget : 0) * 1.06;
   const chart = drawing(`Memory of device ${device} alive over one step: at most ${format.bytes(peak)}, ` +
-    `${format.bytes(sum(live.always))} of it always. Arrow keys choose an op; the table below shows what is alive then.`, () => 280,
+    `${format.bytes(sum(live.always))} of it always${budget > 0 ? `; budget ${format.bytes(budget)}` : ""}. Arrow keys choose an op; the table below shows what is alive then.`, () => 280,
   (context, width, height) => {
     const colours = theme();
     const y = (bytes: number) => height - bottom - (bytes / most) * (height - bottom - top);
@@ -146,6 +146,7 @@ export function usageChart(axis: MemoryAxis, device: number, budget: number): Dr
     if (showsBudget) line(budget, `budget ${format.bytes(budget)}`, "#d55e00", [8, 4], true);
     context.restore();
   });
+  Object.assign(chart.canvas.dataset, { left, top, bottom, most });
   axis.add(chart);
   chart.canvas.addEventListener("pointermove", (event) => {
     if (event.buttons > 0) return tooltip.hide();

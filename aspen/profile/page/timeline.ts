@@ -4,7 +4,7 @@ import { BlockColouring, blockColour, mix, opColour, textOn, theme, Theme } from
 import * as format from "./format";
 import { Profile } from "./profile";
 import * as tooltip from "./tooltip";
-import { describe, Item, opAt, Track, tracksOf, window as tracedWindow } from "./tracks";
+import { describe, Item, lastCall, opAt, Track, tracksOf, window as tracedWindow } from "./tracks";
 import { steer, View } from "./view";
 
 const axisHeight = 26, blockHeight = 30, opHeight = 16, gap = 10;
@@ -39,6 +39,14 @@ export class Timeline {
     canvas.addEventListener("click", (event) => this.click(event));
     canvas.addEventListener("keydown", (event) => this.key(event));
     canvas.addEventListener("blur", tooltip.hide);
+    this.showLastCall();
+  }
+
+  // Of many calls one cannot see anything at once; the last has warmed up.
+  showLastCall(): void {
+    const [begin, end] = lastCall(this.profile);
+    const margin = (end - begin) * 0.01;
+    this.view.set(begin - margin, end + margin);
   }
 
   private gutter() { return this.drawing.width() < 640 ? 52 : 148; }

@@ -33,7 +33,8 @@ function toolbar(timeline: Timeline): HTMLElement {
   return h("div", { class: "toolbar" },
     h("div", { class: "choice", role: "group", "aria-label": "Zoom" },
       button("−", "Zoom out", () => timeline.view.scale(1 / 0.6)), button("+", "Zoom in", () => timeline.view.scale(0.6)),
-      button("Fit", "Fit the whole trace", () => timeline.view.fit())),
+      button("Fit", "Fit the whole trace", () => timeline.view.fit()),
+      button("Last call", "Last call", () => timeline.showLastCall())),
     choice("Colour by", [{ value: "micro-batch", text: "Micro-batch" }, { value: "kind", text: "Kind" },
       { value: "stage", text: "Stage" }], timeline.colouring, (value) => {
       timeline.colouring = value;

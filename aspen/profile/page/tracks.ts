@@ -32,6 +32,14 @@ export function window(profile: Profile): [number, number] {
   return [Math.max(0, begin), end];
 }
 
+// The last traced call, or everything if there is no other.
+export function lastCall(profile: Profile): [number, number] {
+  const traced = new Set(profile.trace.blocks.call);
+  const last = Math.max(...traced);
+  if (traced.size < 2 || last < 0) return window(profile);
+  return [profile.calls.begin[last], profile.calls.begin[last] + profile.calls.duration[last]];
+}
+
 function workerTracks(profile: Profile): Track[] {
   const { workers, trace: { blocks } } = profile;
   const many = profile.run.replicas > 1;

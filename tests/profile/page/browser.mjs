@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { createRequire } from "node:module";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 const setting = (name) => {
   if (!process.env[name]) throw new Error(`${name} is not set: run tests/profile/page/run_tests.py`);
@@ -11,6 +11,10 @@ const setting = (name) => {
 };
 export const examples = setting("PAGE_EXAMPLES");
 const screenshots = setting("PAGE_SCREENSHOTS");
+export const pictures = setting("PAGE_PICTURES");   // where those of docs/profiling.md are made
+export const programs = setting("PAGE_PROGRAMS");   // folders of python and aspen-report, as in PATH
+export const bundle = setting("PAGE_BUNDLE");       // the page as the build has made it
+export const root = fileURLToPath(new URL("../../..", import.meta.url));
 const require = createRequire(path.join(setting("PAGE_PACKAGES"), "node_modules", "."));
 const { chromium } = require("playwright-core");
 const axeSource = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -22,14 +26,16 @@ export const launch = () => chromium.launch({
 
 export const profileOf = (run) => JSON.parse(fs.readFileSync(path.join(examples, run, "profile.json"), "utf8"));
 
-// Opens the page of a run; `check` after the test fails on anything the console said.
-export async function open(browser, run, { tab = "summary", width = 1280, height = 800, scheme = "light" } = {}) {
+export const open = (browser, run, options) => openFile(browser, path.join(examples, run, "report.html"), options);
+
+// Opens a page; `check` after the test fails on anything the console said.
+export async function openFile(browser, file, { tab = "summary", width = 1280, height = 800, scheme = "light" } = {}) {
   const page = await browser.newPage({ viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce" });
   const errors = [];
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && errors.push(message.text()));
   page.on("pageerror", (error) => errors.push(String(error.stack ?? error)));
   page.on("request", (request) => request.url().startsWith("file:") || errors.push(`asked for ${request.url()}`));
-  await page.goto(`${pathToFileURL(path.join(examples, run, "report.html"))}#${tab}`);
+  await page.goto(`${pathToFileURL(file)}${tab && `#${tab}`}`);
   await page.waitForFunction(() => performance.getEntriesByName("report-drawn").length > 0);
   page.check = () => assert.deepEqual(errors, [], "the console is silent");
   return page;

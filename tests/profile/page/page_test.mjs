@@ -1,7 +1,11 @@
 // The report page in a real browser.
 import assert from "node:assert/strict";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
-import { accessibility, assertShows, frames, launch, open, openTab, profileOf, read, screenshot } from "./browser.mjs";
+import { accessibility, assertShows, bundle, frames, launch, open, openTab, profileOf, read, root, screenshot } from "./browser.mjs";
 
 const tabs = [["summary", "Summary"], ["trace", "Execution trace"], ["memory", "Memory"], ["operators", "Operators"], ["graph", "Graph"]];
 const sum = (values) => values.reduce((total, value) => total + value, 0);
@@ -18,6 +22,9 @@ for (const width of [390, 820, 1440]) {
         assert.equal(await page.getByRole("tabpanel").count(), 1, "one panel is shown");
         const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         assert.ok(overflow <= 0, `${title} is ${overflow} pixels too wide`);
+        const hole = await page.evaluate(() => [...document.querySelectorAll(".figures")].reduce((most, figures) => Math.max(most,
+          figures.getBoundingClientRect().right - figures.lastElementChild.getBoundingClientRect().right), 0));
+        assert.ok(hole < 3, `the last figure of ${title} leaves ${hole} pixels empty`);
         await screenshot(page, `${id}-${width}-${scheme}`);
         assert.deepEqual(await accessibility(page), [], `${title}: axe finds nothing serious`);
       }
@@ -37,6 +44,19 @@ test("the background follows the system's colours and the button", async () => {
   assert.equal(await background(), dark);
   page.check();
   await page.close();
+  const following = await open(browser, "pipeline", { scheme: "light" });
+  assert.notEqual(await following.evaluate(() => getComputedStyle(document.body).backgroundColor), dark);
+  await following.emulateMedia({ colorScheme: "dark" });
+  await frames(following);
+  assert.equal(await following.evaluate(() => getComputedStyle(document.body).backgroundColor), dark, "as the system changes");
+  await following.getByRole("button", { name: "Switch to light colours" }).click();
+  for (const colorScheme of ["light", "dark"]) {
+    await following.emulateMedia({ colorScheme });
+    await frames(following);
+  }
+  assert.notEqual(await following.evaluate(() => getComputedStyle(document.body).backgroundColor), dark, "the button decides");
+  following.check();
+  await following.close();
 });
 
 test("the numbers of the summary are those of profile.json", async () => {
@@ -181,6 +201,55 @@ test("memory shows the peak of each device and what is alive at any op", async (
   await page.close();
 });
 
+// Bytes alive on a device while each of its ops runs, from the plan alone.
+function planned({ ops, tasks, memory: { buffers } }, device) {
+  const rows = ops.task.map((_, op) => op).filter((op) => tasks.device[ops.task[op]] === device);
+  const own = buffers.name.map((_, i) => i).filter((i) => buffers.device[i] === device && !buffers.on_host[i]);
+  return rows.map((op) => sum(own.map((i) => buffers.bytes[i] * (buffers.copies[i] -
+    (buffers.first[i] < 0 || (buffers.first[i] <= op && op <= buffers.last[i]) ? 0 : 1)))));
+}
+
+const colours = (canvas, points) => canvas.evaluate((element, places) => {
+  const copy = document.createElement("canvas");
+  [copy.width, copy.height] = [element.width, element.height];
+  const context = copy.getContext("2d", { willReadFrequently: true });
+  context.drawImage(element, 0, 0);
+  return places.map(([x, y]) => [...context.getImageData(Math.round(x), Math.round(y), 1, 1).data].slice(0, 3));
+}, points);
+
+test("the chart of memory is as high as the plan, with the budget across it", async () => {
+  const profile = profileOf("pipeline");
+  const { budget } = profile.memory;
+  const page = await open(browser, "pipeline", { tab: "memory" });
+  let numUnder = 0;
+  for (const device of profile.analysis.memory.device) {
+    await page.getByRole("group", { name: "Device" }).getByRole("button", { name: String(device) }).click();
+    await frames(page);
+    const chart = page.locator("#panel-memory canvas").first();
+    assert.match(await chart.getAttribute("aria-label"), /; budget 160\sMiB/);
+    const bytes = planned(profile, device);
+    const box = await chart.evaluate((canvas) => ({ width: canvas.width, height: canvas.height,
+      ...Object.fromEntries(Object.entries(canvas.dataset).map(([key, value]) => [key, Number(value)])) }));
+    const y = (value) => box.height - box.bottom - (value / box.most) * (box.height - box.bottom - box.top);
+    const x = (op) => box.left + ((op + 0.5) / bytes.length) * (box.width - box.left);
+    // The colours of buffers are bright, everything else is grey; beside the lines across and their labels nothing is known.
+    const lines = [budget, profile.analysis.memory.always_live[device]];
+    const known = bytes.map((_, i) => i).filter((i) => x(i) < box.width - 170 && lines.every((line) => Math.abs(y(line) - y(bytes[i])) > 8));
+    const bright = (await colours(chart, known.flatMap((i) => [[x(i), y(bytes[i]) + 4], [x(i), y(bytes[i]) - 4]])))
+      .map((rgb) => Math.max(...rgb) - Math.min(...rgb) > 30);
+    assert.ok(known.length > 20, `${known.length} ops of device ${device} can be seen`);
+    known.forEach((op, i) => assert.deepEqual(bright.slice(2 * i, 2 * i + 2), [true, false], `device ${device}, op ${op}: ${bytes[op]} bytes`));
+    if (Math.max(...bytes) > budget * 0.95) continue;
+    numUnder += 1;
+    const dashes = (await colours(chart, Array.from({ length: 120 }, (_, i) => [box.left + 10 + i, y(budget)])))
+      .filter(([r, g, b]) => r > 180 && g < 160 && b < 110);
+    assert.ok(dashes.length > 60 && dashes.length < 100, `${dashes.length} of 120 pixels are dashes, 8 of 12 pixels each`);
+  }
+  assert.ok(numUnder > 0, "a device keeps to the budget");
+  page.check();
+  await page.close();
+});
+
 test("memory tells what is kept off the device", async () => {
   const { buffers } = profileOf("replicas").memory;
   const own = buffers.bytes.filter((_, i) => buffers.on_host[i] && buffers.device[i] === 0);
@@ -193,7 +262,7 @@ test("memory tells what is kept off the device", async () => {
 });
 
 test("operators are filtered, grouped and sorted", async () => {
-  const { ops } = profileOf("replicas");
+  const { ops, tasks } = profileOf("replicas");
   const page = await open(browser, "replicas", { tab: "operators" });
   const status = () => page.getByRole("status").innerText();
   const column = (n) => page.locator(`#panel-operators .table-space [role=row] > :nth-child(${n})`).allInnerTexts();
@@ -208,6 +277,13 @@ test("operators are filtered, grouped and sorted", async () => {
   assert.equal(await rows(), ops.name.filter((name, i) => name.includes("softmax") && ops.module[i].includes("layers/1/")).length);
   await page.getByLabel("Name").fill("");
   await page.getByLabel("Module").fill("");
+  await page.getByLabel("Device").selectOption("1");
+  assert.equal(await rows(), ops.task.filter((task) => tasks.device[task] === 1).length);
+  assert.ok((await column(3)).every((device) => device === "1"));
+  await page.getByLabel("Device").selectOption("");
+  await page.getByLabel("Pass").selectOption("update");
+  assert.equal(await rows(), ops.pass.filter((pass) => pass === "update").length);
+  await page.getByLabel("Pass").selectOption("");
   await page.getByLabel("Only").selectOption("host");
   assert.equal(await rows(), ops.calls_host.filter(Boolean).length);
   assert.match((await column(1))[0], /host/);
@@ -343,6 +419,19 @@ test("two runs are compared side by side", async () => {
   const alone = await open(browser, "pipeline");
   assert.equal(await alone.getByRole("tab", { name: "Comparison" }).count(), 0);
   await alone.close();
+});
+
+test("the same sources make the same bundle, wherever they lie", () => {
+  const page = path.join(root, "aspen/profile/page");
+  const copy = fs.mkdtempSync(path.join(os.tmpdir(), "page-"));
+  fs.cpSync(page, copy, { recursive: true });
+  const commands = [...fs.readFileSync(path.join(page, "page.cmake"), "utf8").matchAll(/\$\{page\}\/(\S+) (--[^$]*?)\s+--outfile=\S+(page\.\w+)/g)];
+  assert.equal(commands.length, 2);
+  for (const [, source, options, name] of commands) {
+    execFileSync("esbuild", [source, ...options.split(/\s+/), `--outfile=${name}`], { cwd: copy });
+    assert.ok(fs.readFileSync(path.join(copy, name)).equals(fs.readFileSync(path.join(bundle, name))), name);
+  }
+  fs.rmSync(copy, { recursive: true });
 });
 
 test("a trace of 10,000 ops and 100 micro-batches opens within a second", async () => {
