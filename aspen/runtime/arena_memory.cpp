@@ -13,7 +13,9 @@
 namespace aspen {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
+// A step of a small network goes through all of its memory, too: from this size on the rest of a huge page is well
+// spent.
+constexpr std::size_t kHugePage = std::size_t{2} << 20, kLeastHuge = kHugePage / 4;
 
 using Line = std::array<std::uint64_t, kBufferAlignment / sizeof(std::uint64_t)>;
 
@@ -30,7 +32,7 @@ Line pattern_of(std::size_t line) {
 
 ArenaMemory::ArenaMemory(std::size_t bytes, const char* what, Fill fill) : bytes_(bytes) {
   if (bytes == 0) return;
-  std::size_t alignment = bytes >= kHugePage ? kHugePage : kBufferAlignment;
+  std::size_t alignment = bytes >= kLeastHuge ? kHugePage : kBufferAlignment;
   std::size_t rounded = (bytes + alignment - 1) / alignment * alignment, room = rounded + alignment;
   memory_.reset(std::calloc(room, 1));
   void* begin = memory_.get();

@@ -13,6 +13,7 @@
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/random/random.h"
+#include "aspen/ops/softmax/softmax.h"
 #include "tests/passes/random_graph.h"
 #include "tests/support/interpret.h"
 
@@ -40,6 +41,7 @@ class NetworkMaker {
     const std::int64_t features = h->type().numel() / batch;
     h = build::dot(b_, build::reshape(b_, h, {batch, features}), weight({features, 5}));
     h = build::add(b_, h, weight({5}));
+    if (random_.coin()) h = b_.make("log_softmax", {h}, SoftmaxAttrs{.axis = random_.coin() ? 1 : -1});
     if (random_.coin()) graph_->add_output("y", h);
     graph_->add_output("loss", b_.make("loss", {build::mean(b_, build::mul(b_, h, h), {0, 1})}));
     return std::move(graph_);

@@ -17,6 +17,7 @@
 #include "aspen/ops/normalize/normalize.h"
 #include "aspen/ops/pool/pool.h"
 #include "aspen/ops/reduce/reduce.h"
+#include "aspen/ops/softmax/softmax.h"
 
 namespace aspen {
 namespace {
@@ -95,6 +96,16 @@ bool is_linear(const Op& op, const Value& operand) {
          operand.rank() == 2 && !op.attrs<DotAttrs>().transpose_a;
 }
 
+std::int64_t softmax_axis(const Op& op) {
+  const std::int64_t axis = op.attrs<SoftmaxAttrs>().axis;
+  return axis < 0 ? axis + op.output()->rank() : axis;
+}
+
+bool is_softmax(const Op& op) {
+  return (op.is("softmax") || op.is("log_softmax") || op.is("softmax_grad") || op.is("log_softmax_grad")) &&
+         softmax_axis(op) > 0;
+}
+
 // Whether the batch of an op's operands is the first axis of its result.
 bool keeps_batch(const Op& op) {
   if (op.is("conv_weight_grad")) return false;
@@ -109,6 +120,7 @@ bool can_turn(const Op& op, const Value& operand) {
   if (is_pointwise(op)) return op.num_outputs() == 1 && op.output()->rank() == operand.rank();
   if (op.is("reshape")) return op.output()->rank() > 0 && op.output()->shape()[0] == operand.shape()[0];
   if (op.is("normalize") || op.is("normalize_grad")) return op.output()->rank() == operand.rank();
+  if (is_softmax(op)) return true;
   return is_reduction(op) || is_plain_pool(op) || is_linear(op, operand);
 }
 
@@ -266,6 +278,7 @@ class Turner {
     if (op.is("reshape")) return note(op, build::reshape(b_, turned_value(op.input(0)), turned(op.output()->shape())));
     if (op.is("normalize") || op.is("normalize_grad")) return turn_normalize(op);
     if (is_reduction(op)) return turn_reduction(op);
+    if (is_softmax(op)) return turn_softmax(op);
     if (op.is("dot")) return turn_linear(op);
     turn_pointwise(op);
   }
@@ -382,6 +395,12 @@ class Turner {
     const Op* made = b_.emit(op.name(), std::move(inputs), attrs);
     for (std::size_t i = 0; i < op.num_outputs(); ++i) turned_[op.output(i)] = made->output(i);
     turned_ops_.push_back(&op);
+  }
+
+  void turn_softmax(Op& op) {
+    std::vector<Value*> inputs;
+    for (Value* input : op.inputs()) inputs.push_back(turned_value(input));
+    note(op, b_.make(op.name(), std::move(inputs), SoftmaxAttrs{softmax_axis(op) - 1}));
   }
 
   void turn_reduction(Op& op) {

@@ -7,6 +7,7 @@
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/slots.h"
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/batch_last/batch_last.h"
 
@@ -156,9 +157,12 @@ std::unique_ptr<Kernel> make_conv_pool(const KernelRequest& request, std::string
         auto* place = static_cast<std::uint8_t*>(args.outputs[1]);
         const float* x = images.make(args, static_cast<const float*>(args.inputs[0]));
         ASPEN_BEST(pack_forward)(s, static_cast<const float*>(args.inputs[1]), bias_of(args), packed);
+        Slots slots;
         for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+          const Slots::Held slot(slots);
+          float* lines = workspace + lines_at + static_cast<std::int64_t>(slot.index()) * own;
           ASPEN_BEST(forward_pool_lines)
-          (s, window, {chunk.begin, chunk.end}, x, packed, relu, y, place, workspace + lines_at + chunk.index * own);
+          (s, window, {chunk.begin, chunk.end}, x, packed, relu, y, place, lines);
         });
       },
       pieces.bytes());
@@ -234,12 +238,14 @@ std::unique_ptr<Kernel> make_weight_grad(const LastConv& s, Padding padding, std
         auto* workspace = static_cast<float*>(args.workspace);
         auto *dw = static_cast<float*>(args.outputs[0]), *db = static_cast<float*>(args.outputs[1]);
         const float* x = images.make(args, static_cast<const float*>(args.inputs[0]));
+        Slots slots;
         for_each_chunk(args, Chunks(parts.count() * blocks, 1), [&](const Chunk& chunk) {
+          const Slots::Held slot(slots);
           std::int64_t part = chunk.index / blocks, o = chunk.index % blocks * block;
           float* part_dw = part == 0 ? dw : workspace + dw_at + (part - 1) * weights;
           float* part_db = part == 0 ? db : workspace + db_at + (part - 1) * s.outputs;
           add(args, LineRange{parts[part].begin, parts[part].end}, o, x, part_dw + o * s.taps(), part_db + o,
-              workspace + work_at + chunk.index * own);
+              workspace + work_at + static_cast<std::int64_t>(slot.index()) * own);
         });
         add_parts(args, dw, workspace + dw_at, weights, extra);
         add_parts(args, db, workspace + db_at, s.outputs, extra);
@@ -276,29 +282,24 @@ std::unique_ptr<Kernel> make_pool_weight_grad(const KernelRequest& request, std:
 }
 
 // -- maxima -----------------------------------------------------------------------------------------------------------
-struct PoolPlanes {
-  LastWindow window;
-  std::int64_t height, width, images;
-  std::int64_t plane, pooled_plane;  // floats
-  Chunks chunks;                     // of planes
+LastPool pool_of(const Shape& x, const std::vector<std::int64_t>& window) {
+  return {x[0], x[1], x[2], x[3], window_of(window)};
+}
 
-  PoolPlanes(const std::vector<std::int64_t>& window, const Shape& x)
-      : window(window_of(window)), height(x[1]), width(x[2]), images(x[3]), plane(height * width * images),
-        pooled_plane(height / this->window.y * (width / this->window.x) * images),
-        chunks(cut(x[0], kMoveCost * static_cast<double>(numel(x)))) {}
-};
+// By lines, as the convolutions before and after.
+Chunks cut_lines(const LastPool& p) {
+  return cut(p.pooled_height(), kMoveCost * static_cast<double>(p.planes * p.height * p.line()));
+}
 
 std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
-  PoolPlanes p(request.attrs.as<MaxPoolLastAttrs>().window, request.inputs[0].type.shape);
-  return make_kernel([p](const KernelArgs& args) {
-    for_each_chunk(args, p.chunks, [&](const Chunk& chunk) {
-      for (std::int64_t c = chunk.begin; c < chunk.end; ++c) {
-        ASPEN_BEST(pool_plane)
-        (p.window, p.height, p.width, p.images, static_cast<const float*>(args.inputs[0]) + c * p.plane,
-         static_cast<float*>(args.outputs[0]) + c * p.pooled_plane,
-         static_cast<std::uint8_t*>(args.outputs[1]) + c * p.pooled_plane);
-      }
+  LastPool p = pool_of(request.inputs[0].type.shape, request.attrs.as<MaxPoolLastAttrs>().window);
+  return make_kernel([p, chunks = cut_lines(p)](const KernelArgs& args) {
+    auto* x = static_cast<const float*>(args.inputs[0]);
+    auto* y = static_cast<float*>(args.outputs[0]);
+    auto* place = static_cast<std::uint8_t*>(args.outputs[1]);
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      ASPEN_BEST(pool_lines)(p, {chunk.begin, chunk.end}, x, y, place);
     });
   });
 }
@@ -306,15 +307,13 @@ std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request, std::string&
 std::unique_ptr<Kernel> make_max_pool_grad(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   const auto& attrs = request.attrs.as<MaxPoolLastGradAttrs>();
-  PoolPlanes p(attrs.window, attrs.shape);
-  return make_kernel([p](const KernelArgs& args) {
-    for_each_chunk(args, p.chunks, [&](const Chunk& chunk) {
-      for (std::int64_t c = chunk.begin; c < chunk.end; ++c) {
-        ASPEN_BEST(unpool_plane)
-        (p.window, p.height, p.width, p.images, static_cast<const float*>(args.inputs[0]) + c * p.pooled_plane,
-         static_cast<const std::uint8_t*>(args.inputs[1]) + c * p.pooled_plane,
-         static_cast<float*>(args.outputs[0]) + c * p.plane);
-      }
+  LastPool p = pool_of(attrs.shape, attrs.window);
+  return make_kernel([p, chunks = cut_lines(p)](const KernelArgs& args) {
+    auto* g = static_cast<const float*>(args.inputs[0]);
+    auto* place = static_cast<const std::uint8_t*>(args.inputs[1]);
+    auto* dx = static_cast<float*>(args.outputs[0]);
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      ASPEN_BEST(unpool_lines)(p, {chunk.begin, chunk.end}, g, place, dx);
     });
   });
 }

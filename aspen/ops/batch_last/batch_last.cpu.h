@@ -30,6 +30,16 @@ struct LastWindow {
   std::int64_t y = 1, x = 1;
 };
 
+// Planes and their windows.
+struct LastPool {
+  std::int64_t planes = 0, height = 0, width = 0, images = 0;
+  LastWindow window;
+
+  std::int64_t line() const { return width * images; }
+  std::int64_t pooled_height() const { return height / window.y; }
+  std::int64_t pooled_line() const { return width / window.x * images; }
+};
+
 struct LineRange {
   std::int64_t begin = 0, end = 0;
   std::int64_t count() const { return end - begin; }
