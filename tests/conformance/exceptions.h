@@ -37,9 +37,9 @@ inline constexpr NoGradient kNoGradients[] = {
 
 // Ops that do not take all their operands in bfloat16: settings, sums and statistics among them are float32 whatever
 // the type of the weights.
-inline constexpr std::string_view kNotInBFloat16[] = {"adam",      "clip_scale",        "lamb",     "lamb_norms",
-                                                      "lamb_step", "loss_scale_update", "nll_grad", "normalize_grad",
-                                                      "rmsprop",   "replica_sum",       "sgd"};
+inline constexpr std::string_view kNotInBFloat16[] = {
+    "adam",     "batch_norm_grad", "clip_scale", "lamb",        "lamb_norms", "lamb_step", "loss_scale_update",
+    "nll_grad", "normalize_grad",  "rmsprop",    "replica_sum", "sgd"};
 
 inline bool refuses_bfloat16(std::string_view op) {
   for (std::string_view name : kNotInBFloat16) {

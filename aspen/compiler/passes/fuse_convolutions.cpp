@@ -11,10 +11,6 @@
 namespace aspen {
 namespace {
 
-bool belong_together(const Op& a, const Op& b) {
-  return a.task == b.task && a.section == b.section && a.backward == b.backward && a.placement == b.placement;
-}
-
 // A convolution and the ops after it that it can take over, in the order in which conv_affine does what they do.
 class Chain {
  public:
@@ -48,7 +44,7 @@ class Chain {
     const Value& value = result();
     if (value.users().size() != 1 || value.is_output() || value.is_gradient()) return nullptr;
     Op* user = value.users().front();
-    return belong_together(*user, *ops_.front()) ? user : nullptr;
+    return run_together(*user, *ops_.front()) ? user : nullptr;
   }
 
   bool takes(const Op& op) {

@@ -10,6 +10,7 @@
 #include "aspen/compiler/passes/canonicalise.h"
 #include "aspen/compiler/passes/fit_budget.h"
 #include "aspen/compiler/passes/fold_constants.h"
+#include "aspen/compiler/passes/fuse_batch_norms.h"
 #include "aspen/compiler/passes/fuse_convolutions.h"
 #include "aspen/compiler/passes/group_elementwise.h"
 #include "aspen/compiler/passes/hold_inputs.h"
@@ -83,6 +84,7 @@ const Pass kOverlapLoads{"overlap_loads",
                          {kPartitioned},
                          {kPartitioned}};
 const Pass kFuseConvolutions{"fuse_convolutions", "let convolutions do what follows them", fuse_convolutions};
+const Pass kFuseBatchNorms{"fuse_batch_norms", "let batch normalisations do what follows them", fuse_batch_norms};
 const Pass kRepeatQuick{"repeat_quick", "compute again what is computed faster than kept", repeat_quick};
 const Pass kGroupElementwise{"group_elementwise", "run pointwise ops that feed each other together", group_elementwise};
 const Pass kSchedule{"schedule",
@@ -123,6 +125,7 @@ std::vector<Pass> common_pipeline() {
       kOverlapLoads,
       // What runs as one op, and what it then need not be handed.
       kFuseConvolutions,
+      kFuseBatchNorms,
       kRepeatQuick,
       kRemoveDead,
       kGroupElementwise,
@@ -165,12 +168,11 @@ std::vector<Pass> passes_after(std::string_view name, bool training) {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,       kDifferentiate,   kCutStages,        kAnchorGradients, kAccumulateGradients,
-      kInsertOptimizer,  kAnchorTensors,   kHoldInputs,       kRemoveMarkers,   kRoundProducts,
-      kCanonicalise,     kFoldConstants,   kJoinPads,         kMergeCommon,     kSimplifyBodies,
-      kRemoveDead,       kFitBudget,       kRecompute,        kShardWeights,    kPlaceVariables,
-      kPartition,        kInsertTransfers, kNarrowInputs,     kOverlapIo,       kOverlapLoads,
-      kFuseConvolutions, kRepeatQuick,     kGroupElementwise, kSchedule};
+      kSelectLoss,    kDifferentiate,    kCutStages,      kAnchorGradients, kAccumulateGradients, kInsertOptimizer,
+      kAnchorTensors, kHoldInputs,       kRemoveMarkers,  kRoundProducts,   kCanonicalise,        kFoldConstants,
+      kJoinPads,      kMergeCommon,      kSimplifyBodies, kRemoveDead,      kFitBudget,           kRecompute,
+      kShardWeights,  kPlaceVariables,   kPartition,      kInsertTransfers, kNarrowInputs,        kOverlapIo,
+      kOverlapLoads,  kFuseConvolutions, kFuseBatchNorms, kRepeatQuick,     kGroupElementwise,    kSchedule};
   return passes;
 }
 

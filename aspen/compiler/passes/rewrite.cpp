@@ -24,6 +24,10 @@ void replace_op(Graph& graph, Op* op, Value* to) {
   graph.erase(op);
 }
 
+bool run_together(const Op& a, const Op& b) {
+  return a.task == b.task && a.section == b.section && a.backward == b.backward && a.placement == b.placement;
+}
+
 std::vector<Variable*> variables_with_gradients(const Graph& graph) {
   std::vector<Variable*> result;
   for (const auto& variable : graph.variables()) {

@@ -14,6 +14,9 @@ void replace_value(Graph& graph, Value* from, Value* to);
 // replace_value for the only output of an op, which is then erased.
 void replace_op(Graph& graph, Op* op, Value* to);
 
+// Whether one op can take over what the other does: they run at the same place, in the same part of a step.
+bool run_together(const Op& a, const Op& b);
+
 // Variables that have a gradient, in the order of the graph.
 std::vector<Variable*> variables_with_gradients(const Graph& graph);
 
