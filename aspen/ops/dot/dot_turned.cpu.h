@@ -1,5 +1,5 @@
-// Products with b stored n x k: it is turned once, into panels that all blocks of the result read. Called by the
-// kernels of dot.
+// Products with b stored n x k, or else a single one with a stored k x m: it is turned once, and all blocks of the
+// result read it in the order in which it then lies. Called by the kernels of dot.
 #pragma once
 
 #include <memory>
