@@ -30,6 +30,7 @@ inline constexpr NoGradient kNoGradients[] = {
     {"graft", "value", "its gradient goes another way: this is what the op is for"},
     {"igamma", "a", "PyTorch has none either, and the front end refuses to train by it"},
     {"igammac", "a", "the same"},
+    {"lstm_gates", "gates", "kept for the gradient kernel, and read by nothing else"},
     {"nll", "weight", "class weights are constants of the loss, as in PyTorch"},
     {"nll", "total_weight", "a normaliser for the gradient kernel, made of constants"},
     {"zeta", "a", "as igamma"},

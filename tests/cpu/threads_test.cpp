@@ -244,6 +244,8 @@ std::vector<LargeCase> rows_and_sums() {
       {"normalize_grad", Attrs::of(NormalizeAttrs{{1}}), {f32({1000, 333}), f32({1000, 1}), f32({1000, 333})}},
       {"normalize_grad", Attrs::of(NormalizeAttrs{{0}}), {f32({100, 4001}), f32({1, 4001}), f32({100, 4001})}},
       {"normalize_grad", Attrs::of(NormalizeAttrs{{1}}), {f32({50, 100, 201}), f32({50, 1, 201}), f32({50, 100, 201})}},
+      {"lstm_gates", {}, {f32({50, 804}), f32({50, 804}), f32({804}), f32({50, 201})}},
+      {"lstm_gates_grad", {}, {f32({50, 804}), f32({50, 201}), f32({50, 201}), f32({50, 201})}},
       {"batch_norm", Attrs::of(BatchNormAttrs{}), {f32({30, 40, 401}), f32({1, 40, 1}), f32({1, 40, 1})}},
       {"batch_norm", Attrs::of(BatchNormAttrs{}), {f32({100, 4001}), f32({1, 4001}), f32({1, 4001})}},
       {"batch_norm_bounded",
