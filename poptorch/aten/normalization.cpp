@@ -1,6 +1,7 @@
 // Batch, layer, group and instance normalisation. Statistics are float32 even for half; weight and bias take the
 // activation's type. The running statistics are written although the schemas do not say so; the statistics that the
 // native_ forms return carry no gradient, except those of group_norm.
+#include "aspen/ops/batch_norm/batch_norm.h"
 #include "poptorch/aten/support/norms.h"
 
 namespace poptorch {
@@ -54,6 +55,17 @@ Expr normalize_by_running(Call& call, Expr x) {
   return cast(in_float(x) * scale + shift, x.dtype());
 }
 
+// With the statistics of the batch.
+Normalized normalize_channels(Call& call, Expr x, ScalarType type) {
+  auto per_channel = [&](std::string_view argument) -> Value* {
+    if (!call.has(argument)) return nullptr;
+    return reshape(expr(call, operand(call, argument, type)), channel_shape(x)).v;
+  };
+  Value *scale = per_channel("weight"), *shift = per_channel("bias");
+  aspen::Op* op = x.b->emit("batch_norm", {x.v, scale, shift}, aspen::BatchNormAttrs{call.number("eps")});
+  return {{x.b, op->output(0)}, {x.b, op->output(1)}, {x.b, op->output(2)}};
+}
+
 double count_over(const Expr& x, const Axes& axes) {
   double count = 1;
   for (auto axis : axes) count *= static_cast<double>(x.size(axis));
@@ -80,9 +92,9 @@ Handler batch_norm(bool with_statistics) {
           "[batch_norm] one value per channel in an input of shape {}: its variance is undefined while training.",
           to_string(x.shape()));
     }
-    Normalized n = normalize(x, axes, call.number("eps"));
+    Normalized n = normalize_channels(call, x, type);
     if (call.has("running_mean")) update_running(call, n.mean, n.rstd, count_over(x, axes), {});
-    call.result(affine(call, n.y, type, channel_shape(x)).v, type);
+    call.result(n.y.v, type);
     if (!with_statistics) return;
     call.result(reshape(detach(n.mean), {x.size(1)}).v, ScalarType::Float);
     call.result(reshape(detach(n.rstd), {x.size(1)}).v, ScalarType::Float);

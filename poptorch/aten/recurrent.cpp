@@ -29,9 +29,9 @@ Expr plus(Expr x, Value* bias) { return bias == nullptr ? x : x + expr(*x.b, bia
 // One step of each kind. `projected` is x W_ih^T + b_ih.
 // Gates i, f, g, o: c' = f c + i g, h' = o tanh(c'), then projected by w_hr
 State lstm_step(Expr projected, State s, const Weights& w) {
-  Expr gates = plus(projected + dot(s.h, w.w_hh, false, true), w.b_hh);
-  Expr c = sigmoid(part(gates, 1, 4)) * s.c + sigmoid(part(gates, 0, 4)) * tanh(part(gates, 2, 4));
-  Expr h = sigmoid(part(gates, 3, 4)) * tanh(c);
+  Builder& b = *projected.b;
+  aspen::Op* op = b.emit("lstm_gates", {projected.v, dot(s.h, w.w_hh, false, true).v, w.b_hh, s.c.v});
+  Expr h = expr(b, op->output(0)), c = expr(b, op->output(1));
   if (w.w_hr != nullptr) h = dot(h, expr(*h.b, w.w_hr), false, true);
   return {h, c};
 }

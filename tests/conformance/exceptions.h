@@ -30,6 +30,7 @@ inline constexpr NoGradient kNoGradients[] = {
     {"graft", "value", "its gradient goes another way: this is what the op is for"},
     {"igamma", "a", "PyTorch has none either, and the front end refuses to train by it"},
     {"igammac", "a", "the same"},
+    {"lstm_gates", "gates", "kept for the gradient kernel, and read by nothing else"},
     {"nll", "weight", "class weights are constants of the loss, as in PyTorch"},
     {"nll", "total_weight", "a normaliser for the gradient kernel, made of constants"},
     {"zeta", "a", "as igamma"},
@@ -37,9 +38,9 @@ inline constexpr NoGradient kNoGradients[] = {
 
 // Ops that do not take all their operands in bfloat16: settings, sums and statistics among them are float32 whatever
 // the type of the weights.
-inline constexpr std::string_view kNotInBFloat16[] = {"adam",      "clip_scale",        "lamb",     "lamb_norms",
-                                                      "lamb_step", "loss_scale_update", "nll_grad", "normalize_grad",
-                                                      "rmsprop",   "replica_sum",       "sgd"};
+inline constexpr std::string_view kNotInBFloat16[] = {
+    "adam",     "batch_norm_grad", "clip_scale", "lamb",        "lamb_norms", "lamb_step", "loss_scale_update",
+    "nll_grad", "normalize_grad",  "rmsprop",    "replica_sum", "sgd"};
 
 inline bool refuses_bfloat16(std::string_view op) {
   for (std::string_view name : kNotInBFloat16) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "aspen/backends/cpu/elementwise.h"
+#include "aspen/ops/batch_norm/batch_norm.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
 #include "aspen/ops/loss_scale/loss_scale.h"
@@ -77,6 +78,11 @@ std::vector<HalfCase> sums() {
   Attrs norm = Attrs::of(NormalizeAttrs{{0, 2, 3}, 1e-5});
   cases.push_back({"normalize", norm, {f16(x)}});
   cases.push_back({"normalize_grad", norm, {f16(x), f32(statistics), f16(x)}});  // statistics stay in float
+  TensorType channels = f16(statistics), kept = f32(statistics);
+  Attrs bounded = Attrs::of(BoundedBatchNormAttrs{.low = 0, .high = 1});
+  cases.push_back({"batch_norm", Attrs::of(BatchNormAttrs{}), {f16(x), channels, channels}});
+  cases.push_back({"batch_norm_bounded", bounded, {f16(x), channels, channels, f16(x)}});
+  cases.push_back({"batch_norm_grad", bounded, {f16(x), channels, channels, kept, kept, f16(x)}});
   cases.push_back({"gradient_statistics", Attrs::of(GradientStatisticsAttrs{0.5}), {f16(x)}});
   return cases;
 }

@@ -1,5 +1,5 @@
-// Networks compiled for the cpu backend and trained in any way of using devices: the captured ones of tests/cpu/networks,
-// which tests/models/test_many_devices.py has cut into four stages, or others.
+// Networks compiled for the cpu backend and trained in any way of using devices: the captured ones of
+// tests/cpu/networks, which tests/models/test_many_devices.py has cut into four stages, or others.
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,7 @@
 
 #include "aspen/ops/addcmul/addcmul.h"
 #include "aspen/ops/batch_last/batch_last.h"
+#include "aspen/ops/batch_norm/batch_norm.h"
 #include "aspen/ops/cast/cast.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
@@ -264,6 +265,19 @@ std::vector<LargeCase> rows_and_sums() {
       {"normalize_grad", Attrs::of(NormalizeAttrs{{1}}), {f32({1000, 333}), f32({1000, 1}), f32({1000, 333})}},
       {"normalize_grad", Attrs::of(NormalizeAttrs{{0}}), {f32({100, 4001}), f32({1, 4001}), f32({100, 4001})}},
       {"normalize_grad", Attrs::of(NormalizeAttrs{{1}}), {f32({50, 100, 201}), f32({50, 1, 201}), f32({50, 100, 201})}},
+      {"lstm_gates", {}, {f32({50, 804}), f32({50, 804}), f32({804}), f32({50, 201})}},
+      {"lstm_gates_grad", {}, {f32({50, 804}), f32({50, 201}), f32({50, 201}), f32({50, 201})}},
+      {"batch_norm", Attrs::of(BatchNormAttrs{}), {f32({30, 40, 401}), f32({1, 40, 1}), f32({1, 40, 1})}},
+      {"batch_norm", Attrs::of(BatchNormAttrs{}), {f32({100, 4001}), f32({1, 4001}), f32({1, 4001})}},
+      {"batch_norm_bounded",
+       Attrs::of(BoundedBatchNormAttrs{.low = 0, .high = 1}),
+       {f32({30, 41, 401}), f32({1, 41, 1}), f32({1, 41, 1}), f32({30, 41, 401})}},
+      {"batch_norm_grad",
+       Attrs::of(BoundedBatchNormAttrs{.low = 0, .open = true}),
+       {f32({30, 41, 401}), f32({1, 41, 1}), f32({1, 41, 1}), f32({1, 41, 1}), f32({1, 41, 1}), f32({30, 41, 401})}},
+      {"batch_norm_grad",
+       Attrs::of(BoundedBatchNormAttrs{}),
+       {f32({100, 4001}), f32({1, 4001}), f32({1, 4001}), f32({1, 4001}), f32({1, 4001}), f32({100, 4001})}},
       {"max_pool", Attrs::of(PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}}), {f32({4, 20, 61, 61})}},
       {"max_pool_grad",
        Attrs::of(MaxPoolGradAttrs{{5, 100, 40, 40}}),

@@ -1,7 +1,9 @@
+#include "aspen/ops/batch_norm/batch_norm.h"
 #include "aspen/ops/build.h"
 #include "aspen/ops/nll/nll.h"
 #include "aspen/ops/random/random.h"
 #include "aspen/ops/softmax/softmax.h"
+#include "aspen/ops/unary/unary.h"
 #include "tests/passes/random_graph.h"
 #include "tests/support/control_layers.h"
 
@@ -40,7 +42,7 @@ class ModelMaker {
 
  private:
   Value* layer(Value* h) {
-    switch (random_.between(0, 8)) {
+    switch (random_.between(0, 9)) {
       case 0: return build::add(b_, h, results_[random_.between(0, std::ssize(results_) - 1)]);
       case 1: return b_.make("dropout", {h}, DropoutAttrs{.p = 0.3, .stream = ++stream_});
       case 2: return with_statistics(h);
@@ -48,9 +50,24 @@ class ModelMaker {
       case 7: return branch(b_, h, weight({kWidth, kWidth}));
       case 8: return call(b_, h, weight({kWidth, kWidth}), ++stream_);
       case 3: return b_.make("checkpoint", {build::unary(b_, "tanh", h)});
+      case 9: return normalized(h);
       default: break;
     }
     return build::unary(b_, "sigmoid", build::add(b_, build::dot(b_, h, weight({kWidth, kWidth})), weight({kWidth})));
+  }
+
+  // With what fuse_batch_norms joins, and what it must leave.
+  Value* normalized(Value* h) {
+    const std::size_t own = results_.size() - 1;
+    h = b_.make("batch_norm", {h, weight({1, kWidth}), weight({1, kWidth})}, BatchNormAttrs{.epsilon = 0.1});
+    if (random_.coin()) h = build::add(b_, h, results_[own]);
+    if (random_.between(0, 4) == 0) results_.push_back(h);
+    switch (random_.between(0, 3)) {
+      case 0: return build::unary(b_, "relu", h);
+      case 1: return b_.make("clamp", {h}, ClampAttrs{-0.5, 0.75, random_.coin()});
+      case 2: return build::add(b_, build::unary(b_, "relu", h), h);
+      default: return h;
+    }
   }
 
   // A new parameter, or now and then one that another layer has.

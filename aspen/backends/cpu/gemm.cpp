@@ -15,6 +15,8 @@ void turn_into_panels(const GemmShape& shape, const float* b, float* panels) {
   ASPEN_BEST(turn_into_panels)(shape, b, panels);
 }
 
+void turn_into_rows(const GemmShape& shape, const float* a, float* rows) { ASPEN_BEST(turn_into_rows)(shape, a, rows); }
+
 void gemm_columns(const GemmShape& shape, const float* a, const float* b, float* c, const GemmBatch& batch) {
   ASPEN_BEST(gemm_columns)(shape, a, b, c, batch);
 }

@@ -10,7 +10,9 @@
 namespace aspen {
 namespace {
 
-bool is_cheap(const Op& op) { return op.def().is_alias() || op.def().is_pointwise() || op.is("normalize"); }
+bool is_cheap(const Op& op) {
+  return op.def().is_alias() || op.def().is_pointwise() || op.is("normalize") || op.is("batch_norm");
+}
 
 // The value whose bytes this one shows.
 const Value* origin_of(const Value* value) {

@@ -66,8 +66,7 @@ class Grouper {
   }
 
   static bool are_alike(const Op& a, const Op& b) {
-    return a.task == b.task && a.section == b.section && a.backward == b.backward && a.placement == b.placement &&
-           a.output()->shape() == b.output()->shape();
+    return run_together(a, b) && a.output()->shape() == b.output()->shape();
   }
 
   bool may_join(const Node& a, const Node& b) const { return a.can_join && b.can_join && are_alike(*a.op, *b.op); }

@@ -11,6 +11,7 @@
 #include "aspen/compiler/passes/fit_budget.h"
 #include "aspen/compiler/passes/fold_constants.h"
 #include "aspen/compiler/passes/fuse_batch_last.h"
+#include "aspen/compiler/passes/fuse_batch_norms.h"
 #include "aspen/compiler/passes/fuse_convolutions.h"
 #include "aspen/compiler/passes/group_elementwise.h"
 #include "aspen/compiler/passes/hold_inputs.h"
@@ -87,6 +88,7 @@ const Pass kOverlapLoads{"overlap_loads",
                          {kPartitioned},
                          {kPartitioned}};
 const Pass kFuseConvolutions{"fuse_convolutions", "let convolutions do what follows them", fuse_convolutions};
+const Pass kFuseBatchNorms{"fuse_batch_norms", "let batch normalisations do what follows them", fuse_batch_norms};
 const Pass kRepeatQuick{"repeat_quick", "compute again what is computed faster than kept", repeat_quick};
 const Pass kGroupElementwise{"group_elementwise", "run pointwise ops that feed each other together", group_elementwise};
 const Pass kSchedule{"schedule",
@@ -132,6 +134,7 @@ std::vector<Pass> common_pipeline() {
       kOverlapLoads,
       // What runs as one op, and what it then need not be handed.
       kFuseConvolutions,
+      kFuseBatchNorms,
       kRepeatQuick,
       kRemoveDead,
       kGroupElementwise,
@@ -174,12 +177,12 @@ std::vector<Pass> passes_after(std::string_view name, bool training) {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,    kDifferentiate, kCutStages,      kAnchorGradients,  kAccumulateGradients, kInsertOptimizer,
-      kAnchorTensors, kHoldInputs,    kRemoveMarkers,  kRoundProducts,    kCanonicalise,        kFoldConstants,
-      kJoinPads,      kMergeCommon,   kSimplifyBodies, kRemoveDead,       kPutBatchLast,        kFuseBatchLast,
-      kFitBudget,     kRecompute,     kShardWeights,   kPlaceVariables,   kPartition,           kInsertTransfers,
-      kNarrowInputs,  kOverlapIo,     kOverlapLoads,   kFuseConvolutions, kRepeatQuick,         kGroupElementwise,
-      kSchedule};
+      kSelectLoss,       kDifferentiate, kCutStages,      kAnchorGradients,  kAccumulateGradients, kInsertOptimizer,
+      kAnchorTensors,    kHoldInputs,    kRemoveMarkers,  kRoundProducts,    kCanonicalise,        kFoldConstants,
+      kJoinPads,         kMergeCommon,   kSimplifyBodies, kRemoveDead,       kPutBatchLast,        kFuseBatchLast,
+      kFitBudget,        kRecompute,     kShardWeights,   kPlaceVariables,   kPartition,           kInsertTransfers,
+      kNarrowInputs,     kOverlapIo,     kOverlapLoads,   kFuseConvolutions, kFuseBatchNorms,      kRepeatQuick,
+      kGroupElementwise, kSchedule};
   return passes;
 }
 

@@ -274,6 +274,13 @@ bool is_worth_turning(const DotShape& s) {
   return s.m > kFewRows && (s.m >= 512 || s.n * s.k <= kCachedWeights);
 }
 
+// Of gradients of weights, where oneDNN's parts would be too few (GFLOP/s of a core with two units, turned / as it
+// lies): 1024x256x1024 132/89, 512x512x1024 132/117, 1000x1280x96 146/116, 768x768x512 146/140; but 256x128x1000
+// 134/159.
+bool is_worth_turning_rows(const DotShape& s) {
+  return s.transpose_a && is_narrow(s) && !is_small(s) && s.m >= 512 && s.n >= 192;
+}
+
 // The larger operand is read once: nothing is gained by preparing it.
 bool has_vector(const DotShape& s) { return s.m == 1 || s.n == 1; }
 
@@ -294,6 +301,7 @@ Opinion judge_own(const KernelRequest& request) {
   DotShape s = shape_of(request);
   if (s.transpose_a && s.transpose_b) return {Fit::kNone, "both operands are transposed"};
   if (has_vector(s)) return {Fit::kPoor, "made for two matrices"};
+  if (is_worth_turning_rows(s)) return {Fit::kClose, "columns of a lie far apart"};
   if (is_small(s)) return {Fit::kBest, "a small product"};
   if (is_narrow(s)) return {Fit::kBest, "oneDNN's parts would be too few"};
   return s.m * s.n * s.k <= kMostOfOurs ? Opinion{Fit::kClose, "operands are read as they lie"}
@@ -302,7 +310,8 @@ Opinion judge_own(const KernelRequest& request) {
 
 Opinion judge_turned(const KernelRequest& request) {
   DotShape s = shape_of(request);
-  if (!s.transpose_b) return {Fit::kNone, "b lies as it is read"};
+  if (!s.transpose_b && (!s.transpose_a || s.batch > 1)) return {Fit::kNone, "operands lie as they are read"};
+  if (is_worth_turning_rows(s)) return {Fit::kBest, "every turned column of a is read often"};
   if (has_vector(s) || is_small(s)) return {Fit::kPoor, "turning b takes as long as the product"};
   return is_worth_turning(s) ? Opinion{Fit::kBest, "every turned row of b is read often"}
                              : Opinion{Fit::kClose, "a product of some size"};
@@ -311,7 +320,8 @@ Opinion judge_turned(const KernelRequest& request) {
 Opinion judge_onednn(const KernelRequest& request) {
   DotShape s = shape_of(request);
   if (has_vector(s)) return {Fit::kPoor, "made for two matrices"};
-  if (!is_small(s) && !is_narrow(s) && !is_worth_turning(s)) return {Fit::kBest, "products outweigh preparations"};
+  if (!is_small(s) && !is_narrow(s) && !is_worth_turning(s) && !is_worth_turning_rows(s))
+    return {Fit::kBest, "products outweigh preparations"};
   return s.m * s.n * s.k >= kLeastOfOneDnn ? Opinion{Fit::kClose, "a product of some size"}
                                            : Opinion{Fit::kPoor, "a call takes as long as the product"};
 }

@@ -94,14 +94,47 @@ class TurnedDot final : public Kernel {
   GemmShape gemm_;
 };
 
+// With a stored k x m: read as it lies, every summand of a row would come from another line of the cache, and often
+// from lines that drive each other out of it.
+class TurnedRowsDot final : public Kernel {
+ public:
+  explicit TurnedRowsDot(const DotShape& s)
+      : s_(s), turning_(cut(s.m, kMoveCost * static_cast<double>(s.m * s.k), {.multiple = 64, .least = 64})),
+        blocks_(1, s.m, s.n, kMultiplyAddCost * static_cast<double>(s.products()), kRowsGrain, kMostChunks),
+        gemm_{s.m, s.n, s.k, s.k, 1, s.n, s.n} {}
+
+  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(s_.m * s_.k) * sizeof(float); }
+
+  void run(const KernelArgs& args) const override {
+    auto *a = static_cast<const float*>(args.inputs[0]), *b = static_cast<const float*>(args.inputs[1]);
+    auto *c = static_cast<float*>(args.outputs[0]), *rows_of_a = static_cast<float*>(args.workspace);
+    for_each_chunk(args, turning_, [&](const Chunk& chunk) {
+      turn_into_rows({.m = chunk.size(), .k = s_.k, .a_column = s_.m}, a + chunk.begin, rows_of_a + chunk.begin * s_.k);
+    });
+    blocks_.for_each(args, [&](std::int64_t, const Range& rows, const Range& columns) {
+      GemmShape gemm = gemm_;
+      gemm.m = rows.size();
+      gemm.n = columns.size();
+      gemm_rows(gemm, rows_of_a + rows.begin * s_.k, b + columns.begin, c + rows.begin * s_.n + columns.begin);
+    });
+  }
+
+ private:
+  DotShape s_;
+  Chunks turning_;
+  ProductBlocks blocks_;
+  GemmShape gemm_;
+};
+
 }  // namespace
 
 bool is_turned_by_panels(const DotShape& shape) {
   constexpr std::int64_t kCached = 1 << 18;  // floats
-  return shape.m * shape.k <= kCached;
+  return shape.transpose_b && shape.m * shape.k <= kCached;
 }
 
 std::unique_ptr<Kernel> make_turned_dot(const DotShape& shape) {
+  if (!shape.transpose_b) return std::make_unique<TurnedRowsDot>(shape);
   if (is_turned_by_panels(shape)) return std::make_unique<PanelDot>(shape);
   return std::make_unique<TurnedDot>(shape);
 }

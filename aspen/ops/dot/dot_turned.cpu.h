@@ -1,5 +1,6 @@
-// Products with b stored n x k: it is turned once, into panels that all blocks of the result read; or, with few rows, a
-// panel at a time. Called by the kernels of dot.
+// Products with b stored n x k, which is turned once, into panels that all blocks of the result read, or, with few
+// rows, a panel at a time; or else a single one with a stored k x m, which is turned once. Called by the kernels of
+// dot.
 #pragma once
 
 #include <memory>
