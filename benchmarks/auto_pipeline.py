@@ -160,7 +160,8 @@ def compare(name, build, devices, partitions):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, default=50, help="random ones for each model and number of devices")
-    parser.add_argument("--devices", type=int, nargs="*", default=[2, 4])
+    parser.add_argument("--devices", type=lambda text: [int(number) for number in text.split(",")], default=[2, 4],
+                        help="numbers of them, such as 2,4")
     parser.add_argument("models", nargs="*", help=", ".join(MODELS))
     arguments = parser.parse_args()
     missed = []
