@@ -67,6 +67,38 @@ bool keeps_order(const Shape& shape, const std::vector<std::int64_t>& permutatio
   return true;
 }
 
+// The value of which x is the last two axes exchanged, or nullptr. Where one of them is 1 that is a reshape.
+Value* before_exchange(const Value* x) {
+  const auto exchanged = [](std::vector<std::int64_t> list) {
+    std::swap(list[list.size() - 1], list[list.size() - 2]);
+    return list;
+  };
+  if (const Op* inner = made_by(x, "transpose")) {
+    const auto& permutation = inner->attrs<TransposeAttrs>().permutation;
+    std::vector<std::int64_t> in_order(permutation.size());
+    std::iota(in_order.begin(), in_order.end(), 0);
+    return permutation == exchanged(in_order) ? inner->input(0) : nullptr;
+  }
+  if (const Op* inner = made_by(x, "reshape")) {
+    const Shape& shape = x->shape();
+    const bool has_one = shape[shape.size() - 1] == 1 || shape[shape.size() - 2] == 1;
+    return has_one && inner->input(0)->shape() == exchanged(shape) ? inner->input(0) : nullptr;
+  }
+  return nullptr;
+}
+
+// A product of which only the transposed is wanted: (a b)^T = b^T a^T. Not where both operands would have to be turned.
+Value* transposed_dot(Builder& b, const Op& op) {
+  const Value* x = op.input(0);
+  const Op* dot = made_by(x, "dot");
+  if (dot == nullptr || before_exchange(op.output()) != x || !run_together(*dot, op)) return nullptr;
+  if (x->users().size() != 1 || x->is_output() || x->is_gradient()) return nullptr;
+  const DotAttrs& attrs = dot->attrs<DotAttrs>();
+  const bool turns_both = !attrs.transpose_a && !attrs.transpose_b;
+  if (turns_both || dot->input(0)->rank() != dot->input(1)->rank()) return nullptr;
+  return b.make("dot", {dot->input(1), dot->input(0)}, DotAttrs{!attrs.transpose_b, !attrs.transpose_a});
+}
+
 Value* simplify_transpose(Builder& b, Op& op) {
   Value* x = op.input(0);
   const auto& permutation = op.attrs<TransposeAttrs>().permutation;
@@ -78,7 +110,7 @@ Value* simplify_transpose(Builder& b, Op& op) {
     return build::transpose(b, inner->input(0), std::move(both));
   }
   if (const Op* full = made_by(x, "full")) return full_of_shape(b, *full, op.output()->shape());
-  return nullptr;
+  return transposed_dot(b, op);
 }
 
 Value* simplify_broadcast(Builder& b, Op& op) {
@@ -212,26 +244,6 @@ Value* simplify_select(Builder&, Op& op) {
 }
 
 Value* simplify_dropout(Builder&, Op& op) { return op.attrs<DropoutAttrs>().p == 0 ? op.input(0) : nullptr; }
-
-// The value of which x is the last two axes exchanged, or nullptr. Where one of them is 1 that is a reshape.
-Value* before_exchange(const Value* x) {
-  const auto exchanged = [](std::vector<std::int64_t> list) {
-    std::swap(list[list.size() - 1], list[list.size() - 2]);
-    return list;
-  };
-  if (const Op* inner = made_by(x, "transpose")) {
-    const auto& permutation = inner->attrs<TransposeAttrs>().permutation;
-    std::vector<std::int64_t> in_order(permutation.size());
-    std::iota(in_order.begin(), in_order.end(), 0);
-    return permutation == exchanged(in_order) ? inner->input(0) : nullptr;
-  }
-  if (const Op* inner = made_by(x, "reshape")) {
-    const Shape& shape = x->shape();
-    const bool has_one = shape[shape.size() - 1] == 1 || shape[shape.size() - 2] == 1;
-    return has_one && inner->input(0)->shape() == exchanged(shape) ? inner->input(0) : nullptr;
-  }
-  return nullptr;
-}
 
 // A column by a row is a product of elements; both operands as dot would have them without its flags.
 Value* outer_product(Builder& b, const Op& op) {
