@@ -141,10 +141,13 @@ def errors_of_resnet18(seed):
 
 def test_resnet18_is_as_right_as_eager_pytorch():
     """At a real rate this network blows up rounding: one relu that flips changes the gradient of a layer by 1 %. So eager
-    float32 is no measure of us; both are held against float64, and in most runs neither meets a flip."""
-    runs = [errors_of_resnet18(seed) for seed in (7, 8, 9)]
+    float32 is no measure of us; both are held against float64. Most runs meet a flip, ours or eager's as chance will have
+    it, and errors spread over three powers of ten: it takes several of them to tell."""
+    runs = [errors_of_resnet18(seed) for seed in range(7, 19)]
     assert all(moved > 10 * ours for ours, _, moved in runs), runs  # flip or not, it trains the same network
-    assert sum(ours <= 2 * eager for ours, eager, _ in runs) >= 2, runs
+    assert sum(ours <= 2 * eager for ours, eager, _ in runs) >= 8, runs
+    ours, eager, _ = torch.tensor(runs, dtype=torch.float64).log().mean(0).exp()
+    assert ours <= 2 * eager, runs
 
 
 def losses_of_resnet18(seed):
