@@ -91,7 +91,7 @@ TEST_F(GcMonitor, ShowsIpusAndProcesses) {
        {"|  0-3  |   free   |           |         |             |",
         "|   4   | attached |     1     | 3.0 MiB |       100 % |",
         "|   5   | attached |     1     | 1.5 KiB |         0 % |", "|  6-8  |   free   |", "|   9   | reserved |",
-        "| 10-63 |   free   |", "  PID  |", " Command ", "| Time |", "| User |", "| ID | Memory  | Utilisation |"}) {
+        "| 10-63 |   free   |", " PID ", " Command ", "| Time |", "| User |", "| ID | Memory  | Utilisation |"}) {
     EXPECT_GT(has(row), 0) << row << "\n" << result.text;
   }
   EXPECT_EQ(has(fmt::format("| {} | monitor_tests", child.pid())), 2) << result.text;

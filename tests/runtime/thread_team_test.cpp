@@ -115,10 +115,12 @@ TEST(ThreadTeam, HelpersMakeWayForTheCaller) {
     CPU_SET(static_cast<std::size_t>(here), &only);
     ASSERT_EQ(sched_setaffinity(0, sizeof only, &only), 0);
     std::atomic<int> elsewhere{0}, beside{0};
-    team->run(64, [&](std::int64_t) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));  // so that every thread has its share
-      if (std::this_thread::get_id() != caller) ++(sched_getcpu() == here ? beside : elsewhere);
-    });
+    for (int run = 0; run < 500 && elsewhere == 0; ++run) {  // another process may have the helper's cpu for a while
+      team->run(64, [&](std::int64_t) {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));  // so that every thread has its share
+        if (std::this_thread::get_id() != caller) ++(sched_getcpu() == here ? beside : elsewhere);
+      });
+    }
     EXPECT_EQ(beside, 0);
     EXPECT_GT(elsewhere, 0);
   }
