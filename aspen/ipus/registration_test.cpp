@@ -207,7 +207,9 @@ TEST_F(Registrations, AreSeenFromUserToUser) {
 }
 
 TEST_F(Registrations, WithoutAPlaceForThemWarnOnceAndWork) {
-  const std::string place = std::getenv("ASPEN_IPU_LOCK");
+  const char* own_place = std::getenv("ASPEN_IPU_LOCK");
+  ASSERT_NE(own_place, nullptr);
+  const std::string place = own_place;
   setenv("ASPEN_IPU_LOCK", "/proc/no/such/place", 1);
   ::testing::internal::CaptureStderr();
   {

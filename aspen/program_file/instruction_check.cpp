@@ -113,6 +113,7 @@ void InstructionCheck::check(const Instruction& instruction, std::size_t device,
   check_results(instruction.request, op);
   check_overlaps(instruction, op);
   check_op(instruction, op, in_update);
+  check_memory_of_call(instruction);
 }
 
 void InstructionCheck::check_copy(const Instruction& instruction, std::size_t device) const {
@@ -141,6 +142,19 @@ void InstructionCheck::check_places(const Instruction& instruction, std::size_t 
   if (instruction.workspace.bytes != 0) {
     places_.check_written(instruction.workspace, instruction.workspace.bytes, device);
   }
+}
+
+// What is not aligned for all that a kernel may take it for.
+void InstructionCheck::check_memory_of_call(const Instruction& instruction) const {
+  const KernelRequest& request = instruction.request;
+  for (std::size_t i = 0; i < request.inputs.size(); ++i) {
+    places_.check_elements(instruction.inputs[i], request.inputs[i].type.dtype);
+  }
+  for (std::size_t i = 0; i < request.outputs.size(); ++i) {
+    places_.check_elements(instruction.outputs[i], request.outputs[i].dtype);
+  }
+  const BufferRef& workspace = instruction.workspace;
+  expect(workspace.bytes == 0 || !is_of_call(workspace.arena), "the workspace of op {} is memory of a call", request.op);
 }
 
 // What the executor is told of an instruction follows from its op.

@@ -23,6 +23,7 @@ class InstructionCheck {
   void check_copy(const Instruction& instruction, std::size_t device) const;
   void check_places(const Instruction& instruction, std::size_t device) const;
   void check_op(const Instruction& instruction, const Op& op, bool in_update) const;
+  void check_memory_of_call(const Instruction& instruction) const;
 
   const Program& program_;
   PlaceCheck places_;

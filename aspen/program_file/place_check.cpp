@@ -84,4 +84,11 @@ void PlaceCheck::check_written(const BufferRef& place, std::size_t bytes, std::s
   expect(place.arena != Arena::kInputs, "an input is written to");
 }
 
+void PlaceCheck::check_elements(const BufferRef& place, DType type) const {
+  if (place.absent || !is_of_call(place.arena)) return;
+  const auto& tensors = place.arena == Arena::kInputs ? program_.inputs : program_.outputs;
+  const DType own = tensors[place.owner].type.dtype;
+  expect(size_of(type) <= size_of(own), "elements of type {} lie in a tensor of type {}", name_of(type), name_of(own));
+}
+
 }  // namespace aspen

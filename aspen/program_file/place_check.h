@@ -32,6 +32,8 @@ class PlaceCheck {
   // Of a task on `device`: scratch memory and constants are those of its own device, and constants are not written.
   void check_read(const BufferRef& place, std::size_t bytes, std::size_t device) const;
   void check_written(const BufferRef& place, std::size_t bytes, std::size_t device) const;
+  // Whether elements of the type may lie there: memory of a call is aligned like the input or output that it is.
+  void check_elements(const BufferRef& place, DType type) const;
 
  private:
   std::size_t arena_bytes(const BufferRef& place) const;

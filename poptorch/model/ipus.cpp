@@ -36,7 +36,8 @@ void check_device(std::int64_t device, std::int64_t ipus) {
 bool environment_asks_for_ipu_model() {
   for (const char* name : {"POPTORCH_IPU_MODEL", "POPTORCH_SMALL_IPU_MODEL"}) {
     const char* value = std::getenv(name);
-    if (value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0") return true;
+    const std::string_view wish = value != nullptr ? value : "";
+    if (!wish.empty() && wish != "0") return true;
   }
   return false;
 }

@@ -100,11 +100,11 @@ inline std::vector<Buffer> run_kernel(const Backend& backend, const KernelReques
 }
 
 // Fills floats from [low, high), integers and bools from [bottom, top).
-inline Buffer random_buffer(const TensorType& type, std::mt19937& random, double low, double high, int top,
-                            int bottom = 0) {
+inline Buffer random_buffer(const TensorType& type, std::mt19937& random, double low, double high, std::int64_t top,
+                            std::int64_t bottom = 0) {
   Buffer buffer(type.bytes());
   std::uniform_real_distribution<double> real(low, high);
-  std::uniform_int_distribution<int> whole(bottom, top - 1);
+  std::uniform_int_distribution<std::int64_t> whole(bottom, top - 1);
   dispatch_stored(type.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (std::int64_t i = 0; i < type.numel(); ++i) {
@@ -135,7 +135,7 @@ inline void expect_close(const TensorType& type, const Buffer& expected, const B
 struct CompareOptions {
   double tolerance = 2e-6;
   double low = -1, high = 1;
-  int top = 2, bottom = 0;
+  std::int64_t top = 2, bottom = 0;
   bool on_reference = false;  // the cpu backend is expected to fall back
 };
 

@@ -170,7 +170,7 @@ TEST(Nll, EveryReduction) {
       Shape target = x;
       target.erase(target.begin() + 1);
       TensorType loss = f32(reduction == std::string("none") ? target : Shape{});
-      CompareOptions options{.low = 0.5, .high = 2, .top = static_cast<int>(x[1])};
+      CompareOptions options{.low = 0.5, .high = 2, .top = x[1]};
       Attrs attrs = Attrs::of(NllAttrs{3, reduction});
       for (bool weighted : {true, false}) {
         std::optional<TensorType> weight;

@@ -117,10 +117,8 @@ void for_each_example(const F& check) {
     if (op->is_alias() || op->is_impure()) continue;
     for (const Example& example : op->examples()) {
       KernelRequest request = request_of(op->name(), example.attrs, {example.inputs.begin(), example.inputs.end()});
-      CompareOptions range{.low = example.low, .high = example.high};
-      range.bottom = static_cast<int>(example.int_low);
-      range.top = static_cast<int>(example.int_high);
-      check(request, range);
+      check(request, CompareOptions{
+                         .low = example.low, .high = example.high, .top = example.int_high, .bottom = example.int_low});
     }
   }
 }

@@ -15,11 +15,12 @@ bool one_in(std::size_t count, Random& random) { return below(count, random) == 
 
 std::int64_t other_number(std::int64_t number, Random& random) {
   constexpr std::array<std::int64_t, 12> kNumbers = {0, 1, 2, 3, 5, 16, 100, -1, -2, 1 << 20, 1ll << 31, 1ll << 62};
+  const auto bits = static_cast<std::uint64_t>(number);  // which may wrap
   switch (below(5, random)) {
-    case 0: return number + 1;
-    case 1: return number - 1;
-    case 2: return -number;
-    case 3: return number * 2;
+    case 0: return static_cast<std::int64_t>(bits + 1);
+    case 1: return static_cast<std::int64_t>(bits - 1);
+    case 2: return static_cast<std::int64_t>(-bits);
+    case 3: return static_cast<std::int64_t>(bits * 2);
     default: return kNumbers[below(kNumbers.size(), random)];
   }
 }

@@ -304,6 +304,16 @@ TEST(ProgramCheck, GuardsTheMemoryOfACall) {
               update.inputs[0] = add_input(p, update.inputs[0], update.request.inputs[0].type);
             }).find("reaches into the memory of a call"),
             std::string::npos);
+  // Such memory is aligned like its own elements.
+  EXPECT_NE(complaint([&](Program& p) {
+              const TensorType& type = first(p).request.inputs[0].type;
+              first(p).inputs[0] = add_input(p, first(p).inputs[0], {DType::kF16, {2 * type.numel()}});
+            }).find("elements of type f32 lie in a tensor of type f16"),
+            std::string::npos);
+  EXPECT_NE(complaint([&](Program& p) {
+              first(p).workspace = add_output(p, {.bytes = 64}, {DType::kF16, {32}});
+            }).find("is memory of a call"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -68,8 +68,9 @@ class StridedRows {
   // The same for the rows begin, ..., end - 1 alone.
   template <class F>
   void for_each_row_in(std::int64_t begin, std::int64_t end, F&& row) const {
-    if (outer_.empty()) {  // without the counters, which a tile of a group would notice
-      if (begin < end && row_.extent > 0) row(std::int64_t{0}, Offsets{});
+    if (begin >= end) return;  // an axis may have no extent
+    if (outer_.empty()) {      // without the counters, which a tile of a group would notice
+      if (row_.extent > 0) row(std::int64_t{0}, Offsets{});
       return;
     }
     Index index{};

@@ -148,6 +148,7 @@ void add_examples(OpDef& op, const Row& row) {
   if (accepts(row.kind, DType::kF32)) {
     example(DType::kF32, {5, 7}, {5, 7});
     example(DType::kF32, {2, 3, 4}, {3, 1});
+    example(DType::kF32, {2, 0, 3}, {2, 1, 3});
     example(DType::kF32, {}, {2, 3});
     example(DType::kF32, {4, 1}, {1, 5});
     example(DType::kF32, {3, 37}, {37});

@@ -36,10 +36,10 @@ PoolShape pool_shape(const KernelRequest& request) {
   const Shape &x = request.inputs[0].type.shape, &y = request.outputs[0].shape;
   const auto& attrs = request.attrs.as<PoolAttrs>();
   PoolShape s{.planes = x[0] * x[1]};
-  PoolAxis* axes[] = {&s.x, &s.y, &s.z};
-  for (std::size_t i = 0; i < attrs.kernel.size(); ++i) {
-    std::size_t a = attrs.kernel.size() - 1 - i;
-    *axes[i] = {x[a + 2], y[a + 2], attrs.kernel[a], attrs.stride[a], attrs.padding[a], attrs.dilation[a]};
+  std::size_t a = attrs.kernel.size();
+  for (PoolAxis* axis : {&s.x, &s.y, &s.z}) {
+    if (a-- == 0) break;
+    *axis = {x[a + 2], y[a + 2], attrs.kernel[a], attrs.stride[a], attrs.padding[a], attrs.dilation[a]};
   }
   return s;
 }
