@@ -204,7 +204,7 @@ TEST(Optimizer, ACopyHasTheStateAndGoesItsOwnWay) {
   optim::Adam optimizer(net->parameters(), {.lr = 0.1});
   auto executor = poptorch::trainingModel(net, poptorch::Options(), optimizer);
   train(executor, batches(1));
-  optim::Adam copy = optimizer;
+  optim::Adam copy = optimizer;  // NOLINT: what this is about
   train(executor, batches(2));
   EXPECT_EQ(copy.stateDict().ipu_state->at("Step___first.bias").item<float>(), 1);
   EXPECT_EQ(optimizer.stateDict().ipu_state->at("Step___first.bias").item<float>(), 3);

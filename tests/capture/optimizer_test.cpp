@@ -86,7 +86,7 @@ TEST(Optimizer, AdamWWithoutBiasCorrectionDoesNotCorrect) {
           const torch::NoGradGuard no_grad;
           for (auto& entry : net.named_parameters()) {
             torch::Tensor weight = entry.value();
-            const torch::Tensor gradient = weight.grad();
+            const torch::Tensor& gradient = weight.grad();
             auto& [m, v] =
                 moments->try_emplace(entry.key(), torch::zeros_like(weight), torch::zeros_like(weight)).first->second;
             m = 0.9 * m + 0.1 * gradient;
@@ -119,7 +119,7 @@ TEST(Optimizer, RmspropOfTensorFlowFollowsItsFormulas) {
           const torch::NoGradGuard no_grad;
           for (auto& entry : net.named_parameters()) {
             torch::Tensor weight = entry.value();
-            const torch::Tensor gradient = weight.grad();
+            const torch::Tensor& gradient = weight.grad();
             auto& [square, buffer] =
                 state->try_emplace(entry.key(), torch::ones_like(weight), torch::zeros_like(weight)).first->second;
             square = 0.99 * square + 0.01 * gradient * gradient;
@@ -143,7 +143,7 @@ TEST(Optimizer, LambFollowsItsFormulas) {
             ++step;
             for (auto& entry : net.named_parameters()) {
               torch::Tensor weight = entry.value();
-              const torch::Tensor gradient = weight.grad();
+              const torch::Tensor& gradient = weight.grad();
               auto& [m, v] =
                   moments->try_emplace(entry.key(), torch::zeros_like(weight), torch::zeros_like(weight)).first->second;
               m = 0.9 * m + 0.1 * gradient;

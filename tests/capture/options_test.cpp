@@ -92,9 +92,9 @@ TEST(Options, CopiesAreIndependent) {
   EXPECT_EQ(first.Training.gradientAccumulation(), 5);
   EXPECT_FALSE(first.Popart.exists("enableStochasticRounding"));
   EXPECT_FALSE(first.Precision.bfloat16Products());
-  const Options moved = std::move(second);
+  const Options moved = std::move(second);  // NOLINT: as users may write it
   EXPECT_EQ(moved.Training.gradientAccumulation(), 7);
-  first = first;
+  first = first;  // NOLINT: likewise
   EXPECT_EQ(first.Training.gradientAccumulation(), 5);
 }
 
