@@ -3,6 +3,7 @@
 Measurements lie in docs/performance as JSON and are renewed by
     ./dev bench models --json docs/performance/models.json
     ./dev bench ops --json docs/performance/ops.json
+    ./dev bench batches --json docs/performance/batches.json
     ./dev bench callgrind --json docs/performance/callgrind.json
 Runs with several threads are left out where the machine was busy: threads that wait for each other then wait for the
 scheduler, eager's more than ours. What stands between <!-- name --> and <!-- end --> in the document is replaced; the
@@ -11,6 +12,7 @@ rest is written by hand.
 import json
 import re
 
+from batches import BATCHES, gains
 from harness import svg
 from harness.measure import ROOT, Limits, geometric_mean
 
@@ -146,6 +148,16 @@ def model_plots():
     return "\n\n".join(images)
 
 
+def batch_plots():
+    images = []
+    for run in read("batches"):
+        gain = gains(run["results"])
+        groups = [(f"batch {batch}", {name: rates[batch] for name, rates in gain.items()}) for batch in BATCHES]
+        title = f"Samples per second in training, batch {BATCHES[0]} being 1, {plural(run['threads'])}"
+        images.append(drawn("batches", run, svg.grouped_bars(title, groups, list(gain))))
+    return "\n\n".join(images)
+
+
 def operator_plots():
     images = []
     for run in read("ops"):
@@ -155,7 +167,7 @@ def operator_plots():
     return "\n\n".join(images)
 
 
-PARTS = (machine, training, inference, model_plots, instructions, operators, slowest, operator_plots)
+PARTS = (machine, training, inference, model_plots, batch_plots, instructions, operators, slowest, operator_plots)
 
 
 def main():

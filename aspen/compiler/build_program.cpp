@@ -8,6 +8,7 @@
 #include "aspen/base/log.h"
 #include "aspen/compiler/choose_kernels.h"
 #include "aspen/compiler/evaluate.h"
+#include "aspen/compiler/explain.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/make_kernels.h"
 #include "aspen/compiler/memory/plan.h"
@@ -82,6 +83,7 @@ class ProgramBuilder {
       tasks.push_back(task(graph_.tasks[i], plan.tasks[i], waits[i]));
       tasks.back().nanoseconds = nanoseconds[i];
     }
+    log_explanation(graph_, *program);
     return program;
   }
 

@@ -42,16 +42,6 @@ std::int64_t bytes_of(const std::vector<BufferRef>& places) {
   return static_cast<std::int64_t>(bytes);
 }
 
-std::vector<std::string> parts_of(const Instruction& instruction) {
-  std::vector<std::string> parts;
-  for (const Graph* body : bodies_of(instruction.request.attrs)) {
-    for (const auto& op : body->ops()) {
-      if (!op->def().is_alias() && !op->def().is_source()) parts.push_back(op->name());
-    }
-  }
-  return parts;
-}
-
 }  // namespace
 
 double flops_of(const Instruction& instruction) {
@@ -78,13 +68,13 @@ std::int64_t bytes_written(const Instruction& instruction) { return bytes_of(ins
 
 std::int64_t num_parts(const Instruction& instruction) {
   if (instruction.request.op != "group") return 1;
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(parts_of(instruction).size()));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(parts_of(instruction.request.attrs).size()));
 }
 
 std::string shown_name(const Instruction& instruction) {
   if (instruction.is_copy) return "copy";
   if (instruction.request.op != "group") return instruction.request.op;
-  const std::vector<std::string> parts = parts_of(instruction);
+  const std::vector<std::string> parts = parts_of(instruction.request.attrs);
   return parts.empty() ? "group" : fmt::format("{}", fmt::join(parts, ", "));
 }
 

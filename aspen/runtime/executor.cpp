@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "aspen/base/error.h"
+#include "aspen/base/log.h"
 #include "aspen/ipus/registration.h"
 #include "aspen/runtime/call_queue.h"
 #include "aspen/runtime/cpu_share.h"
@@ -356,6 +357,14 @@ struct Executor::State {
       for (auto& sink : of_replica) sink.finish();
     }
     has_finished_run = true;
+    log_time(request);
+  }
+
+  void log_time(const RunRequest& request) const {
+    if (!log::is_enabled(log::Level::kDebug)) return;
+    log::debug("[run] a step took {:.3f} ms, {:.3f} ms were guessed from shapes",
+               1e3 * total_time / static_cast<double>(request.device_iterations),
+               1e-6 * guessed_nanoseconds_of_step(*program, request.gradient_accumulation));
   }
 
   // A device that only moves data does not count; one without transfers computes, or waits for others, all the time.

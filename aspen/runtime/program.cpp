@@ -1,5 +1,7 @@
 #include "aspen/runtime/program.h"
 
+#include <algorithm>
+
 namespace aspen {
 namespace {
 
@@ -11,7 +13,28 @@ std::size_t bytes_of_slots(const Program& program, std::size_t device, std::size
   return bytes;
 }
 
+double sum_of_device(const std::vector<Task>& tasks, std::size_t device) {
+  double sum = 0;
+  for (const Task& task : tasks) {
+    if (task.device == device) sum += task.nanoseconds;
+  }
+  return sum;
+}
+
 }  // namespace
+
+DeviceGuess guessed_nanoseconds(const Program& program, std::size_t device) {
+  return {.micro_batch = sum_of_device(program.step, device), .update = sum_of_device(program.update, device)};
+}
+
+double guessed_nanoseconds_of_step(const Program& program, std::int64_t micro_batches) {
+  double longest = 0;
+  for (std::size_t device = 0; device < program.devices.size(); ++device) {
+    const DeviceGuess guess = guessed_nanoseconds(program, device);
+    longest = std::max(longest, static_cast<double>(micro_batches) * guess.micro_batch + guess.update);
+  }
+  return longest;
+}
 
 std::size_t planned_slot_bytes(const Program& program, std::size_t device) {
   return bytes_of_slots(program, device, &Lane::slot_bytes);

@@ -103,7 +103,7 @@ struct Task {
   std::size_t lane = 0;
   std::int64_t stage = 0;
   double cost = 1;                // relative; only for choosing an order
-  double nanoseconds = 1e9;       // a guess; only for choosing threads: short tasks are not worth one of their own
+  double nanoseconds = 1e9;       // a guess, for choosing threads: short tasks are not worth one of their own
   bool moves = false;             // only brings values to a device that computes, while that computes
   std::vector<InputCopy> inputs;  // before the instructions
   std::vector<Instruction> instructions;
@@ -168,6 +168,14 @@ struct Program {
   bool checks_floats = false;         // stops at the first op that makes an infinity or NaN from finite inputs
   bool adjusts_loss_scaling = false;  // by itself, and leaves out updates with gradients that overflow
 };
+
+// How long a device computes, a guess from shapes: for each micro-batch, and for an update of the weights.
+struct DeviceGuess {
+  double micro_batch = 0, update = 0;
+};
+DeviceGuess guessed_nanoseconds(const Program& program, std::size_t device);
+// The same for a step of so many micro-batches, as if devices never waited for each other: that of the busiest.
+double guessed_nanoseconds_of_step(const Program& program, std::int64_t micro_batches);
 
 // Bytes of one device of one replica, as planned: variables, constants, scratch and all slots of its lanes.
 std::size_t planned_bytes(const Program& program, std::size_t device);

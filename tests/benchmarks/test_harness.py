@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import batches  # noqa: E402
 import performance  # noqa: E402
 from harness import measure, svg  # noqa: E402
 from harness.op_cases import CASES  # noqa: E402
@@ -80,6 +81,8 @@ def test_figures_become_a_document(tmp_path, monkeypatch):
     measure.write_json(tmp_path / "ops.json", runs)
     (tmp_path / "callgrind.json").write_text(json.dumps([{"name": "net", "kind": "training", "batch": 8,
                                                           "instructions": 2.5e6}]))
+    growing = [{**step, "batch": batch, "ours": batch / (batch + 16)} for batch in batches.BATCHES]
+    measure.write_json(tmp_path / "batches.json", [{"threads": 1, **head, "results": growing}])
     performance.main()
     text = performance.DOCUMENT.read_text()
     assert "old" not in text
@@ -88,6 +91,8 @@ def test_figures_become_a_document(tmp_path, monkeypatch):
     assert "| relu, forward | 2,000,000 | 1,000,000 | 0.50 | 12% |" in text
     assert "| net | training | 8 | 2.50 |" in text
     assert (tmp_path / "ops_1.svg").read_text().startswith("<svg") and "](models_2.svg)" in text
+    assert "](batches_1.svg)" in text and "batch 1024" in (tmp_path / "batches_1.svg").read_text()
+    assert batches.gains(growing)["net"][1024] == pytest.approx((1024 + 16) / (16 + 16))
     assert "ops_2.svg" not in text  # the machine was busy, and two threads want it for themselves
 
 

@@ -69,6 +69,16 @@ std::vector<const Graph*> bodies_of(const Op& op) {
   return bodies_of(op.attrs());
 }
 
+std::vector<std::string> parts_of(const Attrs& attrs) {
+  std::vector<std::string> parts;
+  for (const Graph* body : bodies_of(attrs)) {
+    for (const auto& op : body->ops()) {
+      if (!op->def().is_alias() && !op->def().is_source()) parts.push_back(op->name());
+    }
+  }
+  return parts;
+}
+
 bool has_in_bodies(const Op& op, const std::function<bool(const Op&)>& condition) {
   for (const Graph* body : bodies_of(op)) {
     for (const auto& inner : body->ops()) {

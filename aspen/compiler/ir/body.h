@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -17,6 +18,9 @@ const Graph& graph_of(const Body& body);
 // Those of an op, in the order of its attributes; none for most.
 std::vector<const Graph*> bodies_of(const Op& op);
 std::vector<const Graph*> bodies_of(const Attrs& attrs);
+
+// What runs in them: names of ops that compute, in their order.
+std::vector<std::string> parts_of(const Attrs& attrs);
 
 // Whether the condition holds for an op in a body of `op`. Those ops may own bodies themselves: it has to ask these.
 bool has_in_bodies(const Op& op, const std::function<bool(const Op&)>& condition);

@@ -81,11 +81,12 @@ Op* next_of(const Op& op, std::string_view name) {
   return next != nullptr && run_together(op, *next) ? next : nullptr;
 }
 
-void fuse_forward(Graph& graph, Op* conv) {
+// Whether there was something to fuse.
+bool fuse_forward(Graph& graph, Op* conv) {
   auto attrs = conv->attrs<ConvLastAttrs>();
   Op* pool = next_of(*conv, "max_pool_last");
   Op* relu = next_of(pool == nullptr ? *conv : *pool, "relu");
-  if (pool == nullptr && relu == nullptr) return;
+  if (pool == nullptr && relu == nullptr) return false;
   attrs.relu = relu != nullptr;
   Builder b(graph);
   b.like(*conv);
@@ -102,11 +103,12 @@ void fuse_forward(Graph& graph, Op* conv) {
   for (Op* op : {relu, pool, conv}) {
     if (op != nullptr) graph.erase(op);
   }
+  return true;
 }
 
-void fuse_weight_grad(Graph& graph, Op* gradient) {
+bool fuse_weight_grad(Graph& graph, Op* gradient) {
   Op* unpool = made_by(gradient->input(1), "max_pool_last_grad");
-  if (unpool == nullptr || only_user(*unpool->output(), gradient->name()) == nullptr) return;
+  if (unpool == nullptr || only_user(*unpool->output(), gradient->name()) == nullptr) return false;
   const auto& attrs = gradient->attrs<ConvLastGradAttrs>();
   ConvLastPoolGradAttrs fused_attrs{{attrs.conv, unpool->attrs<MaxPoolLastGradAttrs>().window}, attrs.shape};
   Builder b(graph);
@@ -117,6 +119,7 @@ void fuse_weight_grad(Graph& graph, Op* gradient) {
   for (std::size_t i : {0, 1}) replace_value(graph, gradient->output(i), fused->output(i));
   graph.erase(gradient);
   graph.erase(unpool);
+  return true;
 }
 
 }  // namespace
@@ -124,8 +127,13 @@ void fuse_weight_grad(Graph& graph, Op* gradient) {
 void fuse_batch_last(Graph& graph, const PassContext& context) {
   if (context.options.checks_floats) return;
   for (Op* pool : ops_named(graph, "max_pool_last")) put_relu_after(graph, pool);
-  for (Op* conv : ops_named(graph, "conv_last")) fuse_forward(graph, conv);
-  for (Op* gradient : ops_named(graph, "conv_last_weight_grad")) fuse_weight_grad(graph, gradient);
+  int num_forward = 0, num_gradients = 0;
+  for (Op* conv : ops_named(graph, "conv_last")) num_forward += fuse_forward(graph, conv) ? 1 : 0;
+  for (Op* gradient : ops_named(graph, "conv_last_weight_grad"))
+    num_gradients += fuse_weight_grad(graph, gradient) ? 1 : 0;
+  if (num_forward + num_gradients == 0) return;
+  log::debug("batch last: {} convolutions with what follows them, {} gradients with what comes before them",
+             num_forward, num_gradients);
 }
 
 }  // namespace aspen

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "aspen/base/log.h"
 #include "aspen/compiler/ir/builder.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/conv/conv.h"
@@ -96,10 +97,15 @@ void fuse_convolutions(Graph& graph, const PassContext& context) {
   for (const auto& op : graph.ops()) {
     if (op->is("conv") && op->output()->dtype() == DType::kF32) convolutions.push_back(op.get());
   }
+  std::size_t num_fused = 0;
   for (Op* conv : convolutions) {
     Chain chain(conv);
-    if (chain.is_longer()) chain.replace(graph);
+    if (!chain.is_longer()) continue;
+    chain.replace(graph);
+    ++num_fused;
   }
+  if (!convolutions.empty())
+    log::debug("convolutions: {} of {} with what follows them", num_fused, convolutions.size());
 }
 
 }  // namespace aspen
