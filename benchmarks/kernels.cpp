@@ -11,6 +11,7 @@
 #include "aspen/backends/cpu/cpu_backend.h"
 #include "aspen/backends/reference/reference_backend.h"
 #include "aspen/compiler/ir/op_def.h"
+#include "aspen/ops/attention/attention.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
 #include "aspen/ops/index/index.h"
@@ -189,6 +190,11 @@ std::vector<Case> cases() {
        Attrs::of(DotAttrs{false, true}),
        {{64, 128, 64}, {64, 128, 64}},
        2.0 * 64 * 128 * 128 * 64},
+      {"attention/transformer",
+       "attention",
+       Attrs::of(AttentionAttrs{.scale = 0.125}),
+       {{8, 128, 8, 64}, {8, 128, 8, 64}, {8, 128, 8, 64}},
+       4.0 * 64 * 128 * 128 * 64},
       {"max_pool/cnn", "max_pool", Attrs::of(PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {1, 1}}), {{16, 5, 26, 26}}},
       {"max_pool_grad/cnn",
        "max_pool_grad",

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "aspen/backends/cpu/elementwise.h"
+#include "aspen/ops/attention/attention.h"
 #include "aspen/ops/batch_norm/batch_norm.h"
 #include "aspen/ops/conv/conv.h"
 #include "aspen/ops/dot/dot.h"
@@ -75,6 +76,9 @@ std::vector<HalfCase> sums() {
   cases.push_back({"softmax", Attrs::of(SoftmaxAttrs{1}), {f16({301, 333})}});  // some rows at a time
   cases.push_back({"log_softmax", Attrs::of(SoftmaxAttrs{1}), {f16({40, 43, 41})}});
   cases.push_back({"softmax_grad", Attrs::of(SoftmaxAttrs{2}), {f16({7, 43, 333}), f16({7, 43, 333})}});
+  const TensorType heads = f16({2, 43, 3, 20}), hidden{DType::kBool, {1, 1, 43, 43}};
+  cases.push_back({"attention", Attrs::of(AttentionAttrs{.scale = 0.2}), {heads, heads, heads, f16({2, 1, 1, 43})}});
+  cases.push_back({"attention", Attrs::of(AttentionAttrs{.fill = -2}), {heads, heads, heads, hidden}});
   Attrs norm = Attrs::of(NormalizeAttrs{{0, 2, 3}, 1e-5});
   cases.push_back({"normalize", norm, {f16(x)}});
   cases.push_back({"normalize_grad", norm, {f16(x), f32(statistics), f16(x)}});  // statistics stay in float

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "aspen/ops/addcmul/addcmul.h"
+#include "aspen/ops/attention/attention.h"
 #include "aspen/ops/batch_last/batch_last.h"
 #include "aspen/ops/batch_norm/batch_norm.h"
 #include "aspen/ops/cast/cast.h"
@@ -256,6 +257,10 @@ std::vector<LargeCase> rows_and_sums() {
       {"softmax_grad", Attrs::of(SoftmaxAttrs{1}), {f32({40, 21, 401}), f32({40, 21, 401})}},
       {"softmax_grad", Attrs::of(SoftmaxAttrs{0}), {f32({21, 16001}), f32({21, 16001})}},
       {"log_softmax_grad", Attrs::of(SoftmaxAttrs{1}), {f32({1000, 333}), f32({1000, 333})}},
+      {"attention",
+       Attrs::of(AttentionAttrs{.scale = 0.2}),
+       {f32({3, 130, 5, 33}), f32({3, 70, 5, 33}), f32({3, 70, 5, 20}), f32({3, 1, 1, 70})}},
+      {"attention", Attrs::of(AttentionAttrs{}), {f32({1, 500, 1, 33}), f32({1, 801, 1, 33}), f32({1, 801, 1, 20})}},
       {"normalize", Attrs::of(NormalizeAttrs{{1}}), {f32({1000, 333})}},
       {"normalize", Attrs::of(NormalizeAttrs{{0, 2}}), {f32({30, 40, 401})}},
       {"normalize", Attrs::of(NormalizeAttrs{{0}}), {f32({100, 4001})}},

@@ -10,6 +10,7 @@
 #include "aspen/compiler/passes/canonicalise.h"
 #include "aspen/compiler/passes/fit_budget.h"
 #include "aspen/compiler/passes/fold_constants.h"
+#include "aspen/compiler/passes/fuse_attention.h"
 #include "aspen/compiler/passes/fuse_batch_last.h"
 #include "aspen/compiler/passes/fuse_batch_norms.h"
 #include "aspen/compiler/passes/fuse_convolutions.h"
@@ -60,6 +61,7 @@ const Pass kMergeCommon{"merge_common", "compute once what would be computed twi
 const Pass kSimplifyBodies{
     "simplify_bodies", "simplify what loops and branches run", simplify_bodies, {}, {kBodiesSimplified}};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
+const Pass kFuseAttention{"fuse_attention", "let one op do all that attention is made of", fuse_attention};
 const Pass kPutBatchLast{"put_batch_last", "let images of few channels lie batch last", put_batch_last};
 const Pass kFuseBatchLast{"fuse_batch_last", "let convolutions of such images do what follows them", fuse_batch_last};
 const Pass kFitBudget{"fit_budget", "see that the program keeps to its memory budget", fit_budget};
@@ -114,6 +116,8 @@ std::vector<Pass> common_pipeline() {
       kMergeCommon,
       kSimplifyBodies,
       kRemoveDead,
+      // What runs as one op and rounds otherwise: the same in every placement.
+      kFuseAttention,
       // In which order images lie, and what that lets run as one op.
       kPutBatchLast,
       kFuseBatchLast,
@@ -177,12 +181,12 @@ std::vector<Pass> passes_after(std::string_view name, bool training) {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,       kDifferentiate, kCutStages,      kAnchorGradients,  kAccumulateGradients, kInsertOptimizer,
-      kAnchorTensors,    kHoldInputs,    kRemoveMarkers,  kRoundProducts,    kCanonicalise,        kFoldConstants,
-      kJoinPads,         kMergeCommon,   kSimplifyBodies, kRemoveDead,       kPutBatchLast,        kFuseBatchLast,
-      kFitBudget,        kRecompute,     kShardWeights,   kPlaceVariables,   kPartition,           kInsertTransfers,
-      kNarrowInputs,     kOverlapIo,     kOverlapLoads,   kFuseConvolutions, kFuseBatchNorms,      kRepeatQuick,
-      kGroupElementwise, kSchedule};
+      kSelectLoss,      kDifferentiate,    kCutStages,      kAnchorGradients, kAccumulateGradients, kInsertOptimizer,
+      kAnchorTensors,   kHoldInputs,       kRemoveMarkers,  kRoundProducts,   kCanonicalise,        kFoldConstants,
+      kJoinPads,        kMergeCommon,      kSimplifyBodies, kRemoveDead,      kFuseAttention,       kPutBatchLast,
+      kFuseBatchLast,   kFitBudget,        kRecompute,      kShardWeights,    kPlaceVariables,      kPartition,
+      kInsertTransfers, kNarrowInputs,     kOverlapIo,      kOverlapLoads,    kFuseConvolutions,    kFuseBatchNorms,
+      kRepeatQuick,     kGroupElementwise, kSchedule};
   return passes;
 }
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
+#include "aspen/backends/api/convert.h"
 #include "aspen/compiler/ir/op_def.h"
+#include "aspen/ops/source/source.h"
 
 namespace aspen {
 
@@ -26,6 +29,18 @@ void replace_op(Graph& graph, Op* op, Value* to) {
 
 bool run_together(const Op& a, const Op& b) {
   return a.task == b.task && a.section == b.section && a.backward == b.backward && a.placement == b.placement;
+}
+
+std::optional<double> number_of(const Value& value) {
+  const Op* op = value.producer();
+  if (op == nullptr) return std::nullopt;
+  if (op->is("full")) return op->attrs<FullAttrs>().value;
+  if (!op->is("constant") || value.type().numel() != 1) return std::nullopt;
+  return dispatch_stored(value.dtype(), [&](auto tag) {
+    typename decltype(tag)::type number;
+    std::memcpy(&number, op->attrs<ConstantAttrs>().data.bytes->data(), sizeof number);
+    return convert<double>(number);
+  });
 }
 
 std::vector<Variable*> variables_with_gradients(const Graph& graph) {

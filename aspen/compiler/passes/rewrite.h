@@ -1,6 +1,7 @@
 // Small edits several passes share.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,9 @@ void replace_op(Graph& graph, Op* op, Value* to);
 
 // Whether one op can take over what the other does: they run at the same place, in the same part of a step.
 bool run_together(const Op& a, const Op& b);
+
+// The number that a value is everywhere, if that is known and written as one; nothing: it is not.
+std::optional<double> number_of(const Value& value);
 
 // Variables that have a gradient, in the order of the graph.
 std::vector<Variable*> variables_with_gradients(const Graph& graph);

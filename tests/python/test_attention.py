@@ -1,0 +1,193 @@
+"""Attention as one op: layers as users write them beside eager PyTorch, and what of them runs fused."""
+
+import math
+import os
+import re
+
+import poptorch
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from support.models import FunctionModel, quiet
+from support.tensors import normal
+
+BLOCKED = torch.ones(7, 7, dtype=torch.bool).triu(1)
+PADDED = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
+
+
+def final_graph(folder):
+    """The graph after the last pass."""
+    return max(folder.iterdir()).read_text()
+
+
+def run(model, inputs, folder, monkeypatch):
+    """The results of a model in inference and the graph it runs as."""
+    monkeypatch.setenv("ASPEN_DUMP", str(folder))
+    model.eval()
+    wrapped = poptorch.inferenceModel(model, quiet())
+    results = wrapped(*inputs)
+    wrapped.destroy()
+    return results, final_graph(folder)
+
+
+def count(graph, op):
+    return len(re.findall(rf" = {op}\(", graph))
+
+
+class Heads(nn.Module):
+    """Attention written by hand; `scale_scores`, `mask_scores`: what is done to the scores."""
+
+    def __init__(self, width=24, heads=3, scale_first=False, mask_scores=None):
+        super().__init__()
+        torch.manual_seed(5)
+        self.heads, self.scale_first, self.mask_scores = heads, scale_first, mask_scores
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+
+    def apart(self, x):
+        return x.view(*x.shape[:2], self.heads, -1).permute(0, 2, 1, 3)
+
+    def forward(self, x, memory, *mask):
+        q, k, v = self.apart(self.query(x)), self.apart(self.key(memory)), self.apart(self.value(memory))
+        scale = 1 / math.sqrt(q.size(-1))
+        scores = (q * scale) @ k.transpose(-1, -2) if self.scale_first else q @ k.transpose(-1, -2) * scale
+        if self.mask_scores is not None:
+            scores = self.mask_scores(scores, *mask)
+        return self.out((scores.softmax(-1) @ v).permute(0, 2, 1, 3).flatten(2))
+
+
+class Layer(nn.Module):
+    """torch's own."""
+
+    def __init__(self, need_weights=False, **options):
+        super().__init__()
+        torch.manual_seed(5)
+        self.layer = nn.MultiheadAttention(24, 3, **options)
+        self.need_weights = need_weights
+
+    def forward(self, x, memory, mask=None, padding=None):
+        y, weights = self.layer(x, memory, memory, need_weights=self.need_weights, attn_mask=mask,
+                                key_padding_mask=padding)
+        return (y, weights) if self.need_weights else y
+
+
+def added(scores, mask):
+    return scores + mask
+
+
+def hidden(scores, mask):
+    return scores.masked_fill(mask, float("-inf"))
+
+
+def chosen(scores, mask):
+    return torch.where(mask, scores, torch.tensor(-1e4))
+
+
+X, MEMORY = normal(2, 7, 24), normal(2, 9, 24)
+FUSED = {
+    "by hand": (Heads(), [X, X]),
+    "across": (Heads(scale_first=True), [X, MEMORY]),
+    "a mask for all": (Heads(mask_scores=added), [X, X, normal(7, 7)]),
+    "a mask by key": (Heads(mask_scores=added), [X, X, normal(2, 1, 1, 7)]),
+    "a mask by head": (Heads(mask_scores=added), [X, MEMORY, normal(3, 7, 9)]),
+    "what came before": (Heads(mask_scores=hidden), [X, X, BLOCKED]),
+    "padding": (Heads(mask_scores=hidden), [X, X, PADDED[:, None, None, :]]),
+    "chosen": (Heads(mask_scores=chosen), [X, X, ~BLOCKED]),
+    "one sample": (Heads(mask_scores=added), [X[:1], MEMORY[:1], normal(1, 1, 1, 9)]),
+    "one query": (Heads(), [X[:, :1], MEMORY]),
+    "one head": (Heads(heads=1), [X, MEMORY]),
+    "layer": (Layer(), [X, X]),
+    "layer, across": (Layer(), [X[:, :1], MEMORY[:, :1]]),
+    "layer, batch first": (Layer(batch_first=True, dropout=0.1), [X, MEMORY]),
+    "layer, one sample": (Layer(), [X[0], MEMORY[0]]),
+    "layer, what came before": (Layer(batch_first=True), [X, X, BLOCKED]),
+    "layer, a mask of numbers": (Layer(batch_first=True), [X, X, normal(7, 7)]),
+    "layer, a mask by head": (Layer(batch_first=True), [X, X, normal(6, 7, 7)]),
+    "layer, padding": (Layer(batch_first=True), [X, X, None, PADDED]),
+    "layer, both": (Layer(batch_first=True), [X, X, BLOCKED, PADDED]),
+    "function": (FunctionModel(lambda _, q, k, v: F._scaled_dot_product_attention(q, k, v, is_causal=True)[0]),
+                 [normal(2, 3, 7, 8), normal(2, 3, 9, 8), normal(2, 3, 9, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_it_is_one_op_and_matches_eager(name, tmp_path, monkeypatch):
+    model, inputs = FUSED[name]
+    result, graph = run(model, inputs, tmp_path, monkeypatch)
+    torch.testing.assert_close(result, model(*inputs), rtol=1e-4, atol=1e-5)
+    assert count(graph, "attention") == 1 and count(graph, "softmax") == 0
+
+
+@pytest.mark.parametrize("name", [name for name in FUSED if "layer" not in name and name != "function"])
+def test_heads_are_not_moved(name, tmp_path, monkeypatch):
+    _, graph = run(*FUSED[name], tmp_path, monkeypatch)
+    assert count(graph, "transpose") == 0
+
+
+def test_a_row_without_keys_has_no_numbers(tmp_path, monkeypatch):
+    mask = torch.zeros(7, 7, dtype=torch.bool)
+    mask[2] = True
+    model, inputs = Heads(mask_scores=hidden), [X, X, mask]
+    result, graph = run(model, inputs, tmp_path, monkeypatch)
+    torch.testing.assert_close(result, model(*inputs), rtol=1e-4, atol=1e-5, equal_nan=True)
+    assert result[:, 2].isnan().all() and not result[:, 3:].isnan().any() and count(graph, "attention") == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("model,mask", [(Heads(), []), (Heads(mask_scores=added), [normal(2, 1, 1, 9)])])
+def test_narrow_numbers_are_rounded_once(dtype, model, mask, tmp_path, monkeypatch):
+    inputs = [value.to(dtype) for value in [X, MEMORY, *mask]]
+    narrow = Heads(mask_scores=model.mask_scores).to(dtype)
+    result, graph = run(narrow, inputs, tmp_path, monkeypatch)
+    expected = narrow.float()(*(value.float() for value in inputs))
+    step = torch.finfo(dtype).eps
+    torch.testing.assert_close(result.float(), expected, rtol=4 * step, atol=4 * step)
+    assert result.dtype == dtype and count(graph, "attention") == 1
+
+
+def test_weights_that_are_asked_for_stay(tmp_path, monkeypatch):
+    model = Layer(need_weights=True)
+    result, graph = run(model, [X, X], tmp_path, monkeypatch)
+    for ours, expected in zip(result, model(X, X)):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+    assert count(graph, "attention") == 0
+
+
+class Trained(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        y = self.model(x, x)
+        return y, poptorch.identity_loss(y.square().mean(), reduction="none")
+
+
+def test_training_keeps_its_weights(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASPEN_DUMP", str(tmp_path))
+    model, eager = Trained(Heads()), Trained(Heads())
+    trainer = poptorch.trainingModel(model, quiet(), poptorch.optim.SGD(model.parameters(), lr=0.5))
+    optimizer = torch.optim.SGD(eager.parameters(), lr=0.5)
+    for _ in range(3):
+        _, loss = trainer(X)
+        optimizer.zero_grad()
+        expected = eager(X)[1]
+        expected.backward()
+        optimizer.step()
+        torch.testing.assert_close(loss, expected.detach(), rtol=1e-4, atol=1e-5)
+    trainer.destroy()
+    graph = final_graph(tmp_path)
+    assert count(graph, "attention") == 0 and count(graph, "softmax") == 1
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two threads need two cpus")
+def test_the_bits_do_not_depend_on_threads(monkeypatch):
+    x = normal(4, 130, 48)
+    results = []
+    for threads in ("1", "2"):
+        monkeypatch.setenv("ASPEN_NUM_THREADS", threads)
+        model = poptorch.inferenceModel(Heads(48, 4, mask_scores=hidden).eval(), quiet())
+        results.append(model(x, x, torch.ones(130, 130, dtype=torch.bool).triu(1)))
+        model.destroy()
+    assert torch.equal(*results)
