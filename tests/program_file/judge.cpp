@@ -138,10 +138,14 @@ Verdict judge(const Bytes& file, const Backend& backend) {
   }
   try {
     constexpr std::int64_t kFewRounds = 64;
-    std::size_t bytes = 0;
-    for (const ProgramTensor& input : program->inputs) bytes += input.type.bytes();
     if (is_long(program->step) || is_long(program->update)) return Verdict::kFails;
-    if (program->gradient_accumulation > kFewRounds || bytes > kFuzzLimits.memory) return Verdict::kFails;
+    if (program->gradient_accumulation > kFewRounds) return Verdict::kFails;
+    // Memory of the caller, which no limit of the program is for.
+    const auto results = static_cast<std::size_t>(program->gradient_accumulation) * program->replicas;
+    std::size_t read = 0, written = 0;
+    for (const ProgramTensor& input : program->inputs) read += input.type.bytes();
+    for (const ProgramTensor& output : program->outputs) written += output.type.bytes() * results;
+    if (std::max(read, written) > kFuzzLimits.memory) return Verdict::kFails;
     const bool runs_alone = run_all_alone(program->step) && run_all_alone(program->update);
     const Verdict verdict = run(program, sections, checksum(file) % 8 == 0);
     return runs_alone ? verdict : std::min(verdict, Verdict::kFails);
