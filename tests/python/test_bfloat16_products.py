@@ -72,7 +72,10 @@ def eagerly_trained(model, batch, steps=10):
     return together(results)
 
 
-BATCH = normal(48, 96), normal(48, 64)
+# Numbers of their own: what other tests have drawn before must not decide whether a sum lies on the border between two
+# numbers of bfloat16, where PyTorch and we may round to different sides.
+GENERATOR = torch.Generator().manual_seed(17)
+BATCH = torch.randn(48, 96, generator=GENERATOR), torch.randn(48, 64, generator=GENERATOR)
 
 
 def test_training_is_that_of_rounded_operands():
