@@ -4,6 +4,7 @@
 
 #include "aspen/compiler/ir/body.h"
 #include "aspen/compiler/ir/op_def.h"
+#include "aspen/compiler/placement/stages.h"
 #include "aspen/ops/control/control.h"
 
 namespace aspen {
@@ -54,7 +55,11 @@ std::vector<double> estimate_nanoseconds(const Graph& graph) {
 void set_costs(Graph& graph) {
   constexpr double kForward = 1, kBackward = 2;
   std::vector<bool> goes_forward(graph.tasks.size()), goes_back(graph.tasks.size());
-  for (const auto& op : graph.ops()) (op->backward ? goes_back : goes_forward)[op->task] = true;
+  const RemadeOps is_remade(graph);
+  for (const auto& op : graph.ops()) {
+    if (is_remade(*op)) continue;  // made wherever it is read: a constant of the forward pass in the backward pass, too
+    (op->backward ? goes_back : goes_forward)[op->task] = true;
+  }
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const double cost = (goes_forward[i] ? kForward : 0) + (goes_back[i] ? kBackward : 0);
     graph.tasks[i].cost = std::max(cost, kForward);
