@@ -28,7 +28,8 @@ function type(command) {
 
 const width = (file) => fs.readFileSync(file).readUInt32BE(16);  // in the header of a PNG
 
-test("the steps of docs/profiling.md lead to the slowest stage", { skip, timeout: 300_000 }, async () => {
+async function followDocument() {
+  fs.readdirSync(folder).forEach((name) => fs.rmSync(path.join(folder, name), { recursive: true }));
   const walk = new Walk(browser, folder);
   for (const part of walkThrough) {
     if (part.kind === "file") fs.writeFileSync(path.join(folder, part.name), part.text);
@@ -45,6 +46,17 @@ test("the steps of docs/profiling.md lead to the slowest stage", { skip, timeout
   }
   await walk.close();
   assert.equal(walk.answer, 0, "the document ends with the slowest stage");
+}
+
+// What the reader sees are times. Where others take the cpus for a while, the reader does it all again.
+test("the steps of docs/profiling.md lead to the slowest stage", { skip, timeout: 300_000 }, async () => {
+  for (let repeats = 2; ; --repeats) {
+    try {
+      return await followDocument();
+    } catch (error) {
+      if (repeats === 0) throw error;
+    }
+  }
 });
 
 test("words that the page does not have are noticed", { skip, timeout: 120_000 }, async () => {
