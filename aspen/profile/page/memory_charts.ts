@@ -142,8 +142,9 @@ export function usageChart(axis: MemoryAxis, device: number, budget: number): Dr
       context.fillStyle = colours.text;
       context.fillText(text, width - 7, y(bytes) + (above ? -11 : 11));
     };
-    line(always, `always live ${format.bytes(always)}`, colours.text, [2, 3], false);
-    if (showsBudget) line(budget, `budget ${format.bytes(budget)}`, "#d55e00", [8, 4], true);
+    const isOver = showsBudget && always > budget;  // names stand on the sides that the lines turn away from each other
+    line(always, `always live ${format.bytes(always)}`, colours.text, [2, 3], isOver);
+    if (showsBudget) line(budget, `budget ${format.bytes(budget)}`, "#d55e00", [8, 4], !isOver);
     context.restore();
   });
   Object.assign(chart.canvas.dataset, { left, top, bottom, most });
