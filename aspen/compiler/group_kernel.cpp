@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "aspen/backends/api/strided_rows.h"
 #include "aspen/compiler/body_program.h"
@@ -113,7 +114,8 @@ class GroupKernel final : public Kernel {
  public:
   GroupKernel(const KernelRequest& request, const Graph& body, const std::vector<Read>& reads, const Backend& backend)
       : carried_(static_cast<std::size_t>(request.attrs.as<GroupAttrs>().carried)),
-        tiles_(request.outputs[0].shape, places_of(reads, request.outputs[0].shape), kTileElements) {
+        tiles_(request.outputs[0].shape, places_of(reads, request.outputs[0].shape), kTileElements),
+        packed_bytes_(aligned(2 * (reads.size() + 1) * sizeof(std::int64_t))) {
     for (std::size_t k = 0; k < reads.size(); ++k) {
       const std::size_t size = size_of(reads[k].value->dtype());
       reads_.push_back({reads[k].input, size, pieces_of(tiles_, k, size), packed_bytes_});
@@ -176,8 +178,10 @@ class GroupKernel final : public Kernel {
     return false;
   }
 
-  void run_tiles(const KernelArgs& args, std::int64_t begin, std::int64_t end, std::byte* packed) const {
-    std::byte* workspace = packed + packed_bytes_;
+  void run_tiles(const KernelArgs& args, std::int64_t begin, std::int64_t end, std::byte* room_of_part) const {
+    auto* offsets = reinterpret_cast<std::int64_t*>(room_of_part);  // of operands and results in a tile
+    std::int64_t* next_offsets = offsets + reads_.size() + 1;
+    std::byte* workspace = room_of_part + packed_bytes_;
     StepContext step = *args.step;
     step.team = nullptr;  // a tile is for one thread
     const bool in_place = is_in_place(args);
@@ -188,24 +192,30 @@ class GroupKernel final : public Kernel {
     if (whole_) program_of(*whole_).begin(workspace);
     if (tail_) program_of(*tail_).begin(tail_workspace);
     Tiles::Place at = tiles_.place(begin);
-    for (std::int64_t tile = begin; tile < end; ++tile, at = tiles_.after(at)) {
+    tiles_.offsets(at, offsets);
+    for (std::int64_t tile = begin; tile < end; ++tile) {
       const bool is_tail = tiles_.is_tail(at);
       const BodyProgram& program = program_of((is_tail ? tail_ : whole_).value());
       std::byte* room = is_tail ? tail_workspace : workspace;
-      bind(program, args, at, in_place ? carried_ : 0, packed, room);
-      if (is_far_ && tile + 1 < end) fetch(args, tiles_.after(at));
+      bind(program, args, offsets, is_tail, in_place ? carried_ : 0, room_of_part, room);
+      at = tiles_.after(at);
+      if (tile + 1 < end) {
+        tiles_.offsets(at, next_offsets);
+        if (is_far_) fetch(args, next_offsets);
+      }
       program.run(room, step);
+      std::swap(offsets, next_offsets);
     }
   }
 
-  std::byte* operand(const KernelArgs& args, std::size_t i, Tiles::Place tile) const {
+  std::byte* operand(const KernelArgs& args, std::size_t i, const std::int64_t* offsets) const {
     auto* first = static_cast<std::byte*>(const_cast<void*>(args.inputs[reads_[i].input]));  // only results are written
-    return first + static_cast<std::size_t>(tiles_.offset(i, tile)) * reads_[i].size;
+    return first + static_cast<std::size_t>(offsets[i]) * reads_[i].size;
   }
 
-  void fetch(const KernelArgs& args, Tiles::Place tile) const {
+  void fetch(const KernelArgs& args, const std::int64_t* offsets) const {
     for (std::size_t i = 0; i < reads_.size(); ++i) {
-      const std::byte* first = operand(args, i, tile);
+      const std::byte* first = operand(args, i, offsets);
       for (const Piece& piece : reads_[i].pieces) {
         for (std::size_t at = 0; at < piece.size; at += kLineBytes) __builtin_prefetch(first + piece.offset + at);
       }
@@ -220,18 +230,18 @@ class GroupKernel final : public Kernel {
     return to;
   }
 
-  void bind(const BodyProgram& program, const KernelArgs& args, Tiles::Place tile, std::size_t carried,
-            std::byte* packed, std::byte* workspace) const {
-    const auto at_result = static_cast<std::size_t>(tiles_.offset(reads_.size(), tile));
+  void bind(const BodyProgram& program, const KernelArgs& args, const std::int64_t* offsets, bool is_tail,
+            std::size_t carried, std::byte* packed, std::byte* workspace) const {
+    const auto at_result = static_cast<std::size_t>(offsets[reads_.size()]);
     for (std::size_t i = 0; i < reads_.size(); ++i) {
-      std::byte* from = operand(args, i, tile);
-      if (!reads_[i].is_dense()) from = pack(reads_[i], from, tiles_.is_tail(tile), packed + reads_[i].packed);
+      std::byte* from = operand(args, i, offsets);
+      if (!reads_[i].is_dense()) from = pack(reads_[i], from, is_tail, packed + reads_[i].packed);
       if (i >= carried) {
         program.bind(workspace, i, from);
         continue;
       }
       std::byte* result = static_cast<std::byte*>(args.outputs[i]) + at_result * output_sizes_[i];
-      const auto count = static_cast<std::size_t>(tiles_.elements(tiles_.is_tail(tile)));
+      const auto count = static_cast<std::size_t>(tiles_.elements(is_tail));
       if (from != result) std::memcpy(result, from, count * output_sizes_[i]);
       program.bind(workspace, i, result);
     }
@@ -244,7 +254,7 @@ class GroupKernel final : public Kernel {
   std::size_t carried_;
   Tiles tiles_;
   std::vector<Operand> reads_;
-  std::size_t packed_bytes_ = 0;  // at the beginning of the workspace of a part
+  std::size_t packed_bytes_;  // the workspace of a part begins with offsets of two tiles and operands put together
   std::vector<std::size_t> output_sizes_;
   bool is_far_ = false;
   std::optional<TileProgram> whole_, tail_;

@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace aspen {
+namespace {
+
+constexpr std::int64_t kUnit = 16;  // elements that pieces of a row are multiples of: whole vectors
+
+std::int64_t divided(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+std::int64_t rounded_up(std::int64_t n, std::int64_t unit) { return divided(n, unit) * unit; }
+
+}  // namespace
 
 Tiles::Tiles(const Shape& shape, const std::vector<TileOperand>& operands, std::int64_t elements) {
   merge_axes(shape, operands);
@@ -13,8 +21,11 @@ Tiles::Tiles(const Shape& shape, const std::vector<TileOperand>& operands, std::
   cut_ = axes_.size() - 1;
   while (cut_ > 0 && row_ * axes_[cut_].extent <= elements) row_ *= axes_[cut_--].extent;
   const std::int64_t extent = axes_[cut_].extent;
-  rows_ = std::clamp<std::int64_t>(elements / row_, 1, extent);
-  pieces_ = (extent + rows_ - 1) / rows_;
+  const std::int64_t wanted = std::clamp<std::int64_t>(elements / row_, 1, extent);
+  // Pieces of about one size: a short one at the end of every row would cost as much as the others.
+  rows_ = rounded_up(divided(extent, std::max<std::int64_t>(1, (extent + wanted / 2) / wanted)), row_ == 1 ? kUnit : 1);
+  rows_ = std::min(rows_, extent);
+  pieces_ = divided(extent, rows_);
   tail_ = extent - (pieces_ - 1) * rows_;
   for (std::size_t i = 0; i < cut_; ++i) num_outer_ *= axes_[i].extent;
 }
@@ -65,14 +76,16 @@ std::vector<Tiles::Run> Tiles::runs(std::size_t k) const {
   return runs;
 }
 
-std::int64_t Tiles::offset(std::size_t k, Place at) const {
-  std::int64_t result = offsets_[k] + at.piece * rows_ * axes_[cut_].strides[k];
+void Tiles::offsets(Place at, std::int64_t* of_operand) const {
+  for (std::size_t k = 0; k < offsets_.size(); ++k) {
+    of_operand[k] = offsets_[k] + at.piece * rows_ * axes_[cut_].strides[k];
+  }
   std::int64_t outer = at.outer;
   for (std::size_t i = cut_; i-- > 0;) {
-    result += outer % axes_[i].extent * axes_[i].strides[k];
-    outer /= axes_[i].extent;
+    const std::int64_t index = i == 0 ? outer : outer % axes_[i].extent;
+    if (i > 0) outer /= axes_[i].extent;
+    for (std::size_t k = 0; k < offsets_.size(); ++k) of_operand[k] += index * axes_[i].strides[k];
   }
-  return result;
 }
 
 }  // namespace aspen

@@ -17,7 +17,7 @@ struct TileOperand {
 
 class Tiles {
  public:
-  // About `elements` in a tile. Axes are merged where all operands allow it.
+  // About `elements` in a tile, at most half as many again. Axes are merged where all operands allow it.
   Tiles(const Shape& shape, const std::vector<TileOperand>& operands, std::int64_t elements);
 
   std::int64_t count() const { return num_outer_ * pieces_; }
@@ -45,8 +45,8 @@ class Tiles {
     std::int64_t offset, size;
   };
   std::vector<Run> runs(std::size_t k) const;
-  // In elements, from the beginning of operand k to a tile.
-  std::int64_t offset(std::size_t k, Place at) const;
+  // In elements, from the beginning of each operand to a tile.
+  void offsets(Place at, std::int64_t* of_operand) const;
 
  private:
   struct Axis {

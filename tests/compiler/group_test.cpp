@@ -157,15 +157,33 @@ TEST(Tiles, CoverTheShapeOnce) {
                              Shape{0, 3}, Shape{}, Shape{1, 1, 9000}}) {
     SCOPED_TRACE(to_string(shape));
     const Tiles tiles(shape, {{.strides = contiguous_strides(shape)}}, 4096);
+    const auto offset = [&](Tiles::Place at) {
+      std::int64_t of_operand = -1;
+      tiles.offsets(at, &of_operand);
+      return of_operand;
+    };
     std::int64_t next = 0;
     Tiles::Place at;
     for (std::int64_t i = 0; i < tiles.count(); ++i, at = tiles.after(at)) {
-      EXPECT_EQ(tiles.offset(0, at), next);
-      EXPECT_EQ(tiles.offset(0, tiles.place(i)), next);
+      EXPECT_EQ(offset(at), next);
+      EXPECT_EQ(offset(tiles.place(i)), next);
       next += numel(tiles.operand_shape(0, tiles.is_tail(at)));
     }
     EXPECT_EQ(next, numel(shape));
   }
+}
+
+TEST(Tiles, AreOfAboutOneSize) {
+  // 3 rows of 3,136 elements, each with a number of its own: 1,056, 1,056 and 1,024 of them, no fourth tile of 64.
+  const Tiles tiles({3, 3136}, {{.strides = {3136, 1}}, {.strides = {1, 0}}}, 1024);
+  EXPECT_EQ(tiles.count(), 9);
+  EXPECT_EQ(tiles.elements(false), 1056);
+  EXPECT_EQ(tiles.elements(true), 1024);
+  EXPECT_EQ(tiles.operand_shape(1, false), Shape{1});
+  std::int64_t offsets[2];
+  tiles.offsets(tiles.place(5), offsets);  // the last of the second row
+  EXPECT_EQ(offsets[0], 3136 + 2 * 1056);
+  EXPECT_EQ(offsets[1], 1);
 }
 
 TEST(Group, RefusesWhatIsNoGroup) {
