@@ -154,7 +154,8 @@ void InstructionCheck::check_memory_of_call(const Instruction& instruction) cons
     places_.check_elements(instruction.outputs[i], request.outputs[i].dtype);
   }
   const BufferRef& workspace = instruction.workspace;
-  expect(workspace.bytes == 0 || !is_of_call(workspace.arena), "the workspace of op {} is memory of a call", request.op);
+  expect(workspace.bytes == 0 || !is_of_call(workspace.arena), "the workspace of op {} is memory of a call",
+         request.op);
 }
 
 // What the executor is told of an instruction follows from its op.
