@@ -79,7 +79,7 @@ class PrecisionOptions : public OptionsGroup {
   PrecisionOptions& enableFloatingPointExceptions(bool enabled);
   // Results in half precision are rounded at random, up or down.
   PrecisionOptions& enableStochasticRounding(bool enabled);
-  // Matrix products of float32 multiply in bfloat16 and add in float32: faster on CPUs that have instructions for it.
+  // Matrix products and convolutions of float32 multiply in bfloat16 and add in float32: faster on CPUs that do that.
   PrecisionOptions& enableBFloat16Products(bool enabled);
   // The type in which matrix products and convolutions accumulate: torch::kFloat or torch::kHalf.
   PrecisionOptions& setPartialsType(c10::ScalarType type);

@@ -61,7 +61,7 @@ void add_precision(std::vector<Setter>& table) {
                    "enableBFloat16Products",
                    {boolean("enabled")},
                    into(kPrecision, "bfloat16_products"),
-                   "Matrix products of float32 multiply in bfloat16 and add in float32."});
+                   "Matrix products and convolutions of float32 multiply in bfloat16 and add in float32."});
   table.push_back({kPrecision,
                    "setPartialsType",
                    {member("dtype", "dtype")},

@@ -36,10 +36,10 @@ inline constexpr NoGradient kNoGradients[] = {
     {"zeta", "a", "as igamma"},
 };
 
-// Ops that do not take all their operands in bfloat16: settings, sums and statistics among them are float32 whatever
-// the type of the weights.
+// Ops that do not take all their operands in bfloat16: settings, sums, statistics and the bias of conv_float among them
+// are float32 whatever the type of the weights.
 inline constexpr std::string_view kNotInBFloat16[] = {
-    "adam",     "batch_norm_grad", "clip_scale", "lamb",        "lamb_norms", "lamb_step", "loss_scale_update",
+    "adam",     "batch_norm_grad", "clip_scale", "conv_float",  "lamb", "lamb_norms", "lamb_step", "loss_scale_update",
     "nll_grad", "normalize_grad",  "rmsprop",    "replica_sum", "sgd"};
 
 inline bool refuses_bfloat16(std::string_view op) {

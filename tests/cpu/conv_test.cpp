@@ -86,6 +86,23 @@ TEST_P(Conv, WeightGradientMatchesTheReference) {
           {.tolerance = 1e-5});
 }
 
+TEST(ConvFloat, SumsOfProductsInBfloat16StayFloat) {
+  const auto bf16 = [](const Shape& shape) { return TensorType{DType::kBF16, shape}; };
+  for (const ConvCase& c : {ConvCase{"Padded", {2, 32, 14, 13}, {48, 32, 3, 3}, plane(1, 1)},
+                            ConvCase{"Pointwise", {3, 64, 9, 9}, {32, 64, 1, 1}, plane(1, 0)},
+                            ConvCase{"Strided", {4, 20, 15, 15}, {33, 20, 3, 3}, plane(2, 1)},
+                            ConvCase{"Groups", {2, 64, 10, 10}, {64, 32, 3, 3}, plane(1, 1, 1, 2)},
+                            ConvCase{"Axis", {2, 24, 70}, {40, 24, 5}, {{1}, {2}, {1}, 1}}}) {
+    SCOPED_TRACE(c.name);
+    const Attrs of_gradients[] = {Attrs::of(ConvGradAttrs{c.attrs, c.x}), Attrs::of(ConvGradAttrs{c.attrs, c.w})};
+    const Shape y = result_shape(c);
+    compare("conv_float", Attrs::of(c.attrs), {bf16(c.x), bf16(c.w), std::nullopt}, {.tolerance = 5e-6});
+    compare("conv_float", Attrs::of(c.attrs), {bf16(c.x), bf16(c.w), f32({c.w[0]})}, {.tolerance = 5e-6});
+    compare("conv_input_grad_float", of_gradients[0], {bf16(y), bf16(c.w)}, {.tolerance = 5e-6});
+    compare("conv_weight_grad_float", of_gradients[1], {bf16(c.x), bf16(y)}, {.tolerance = 1e-5});
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Conv,
     ::testing::Values(

@@ -5,6 +5,8 @@
 //                                       %2: bf16 = cast(%w)
 //                                       %3: f32 = dot_float(%1, %2)
 //
+// and likewise of conv, conv_input_grad and conv_weight_grad, whose bias stays in float32.
+//
 // Only where every element of both operands is used often: elsewhere rounding them takes longer than the products save,
 // and the bits stay. Decided by shapes alone, so that all placements round alike.
 //

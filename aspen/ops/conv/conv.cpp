@@ -3,7 +3,9 @@
 //   conv_affine:       min(max(y * scale[o] + shift[o] + other[n, o, p], low), high), made by fuse_convolutions
 //   conv_input_grad:   dx = the same sum read by x, given g and w
 //   conv_weight_grad:  dw = the same sum read by w, given x and g
-// The three are the gradients of one another, since the sum is linear in x, w and g alike.
+// The three are the gradients of one another, since the sum is linear in x, w and g alike. conv_float,
+// conv_input_grad_float and conv_weight_grad_float are those of operands in bf16, with the sums as they are, in f32;
+// made by round_products.
 #include "aspen/ops/conv/conv.h"
 
 #include <cmath>
@@ -99,6 +101,22 @@ double conv_products(const Value& w, const Value& y) {
   return static_cast<double>(y.type().numel()) * static_cast<double>(w.type().numel()) / channels;
 }
 
+// Operands in bf16, a bias and the result in f32.
+std::vector<TensorType> in_float(const InferContext& c, TensorType result) {
+  c.check(c.in(0).dtype == DType::kBF16, "takes operands in bf16, not {}.", to_string(c.in(0)));
+  result.dtype = DType::kF32;
+  return {result};
+}
+
+std::vector<TensorType> infer_conv_float(const InferContext& c) {
+  std::vector<TensorType> y = in_float(c, result_of(c, c.attrs<ConvAttrs>(), c.in(0), c.in(1)));
+  check_operand(c, 2, "bias", {DType::kF32, {y[0].shape[1]}});
+  return y;
+}
+
+std::vector<TensorType> infer_input_grad_float(const InferContext& c) { return in_float(c, infer_input_grad(c)[0]); }
+std::vector<TensorType> infer_weight_grad_float(const InferContext& c) { return in_float(c, infer_weight_grad(c)[0]); }
+
 void conv_gradient(GradientContext& c) {
   const auto& attrs = c.attrs<ConvAttrs>();
   Value *x = c.in(0), *w = c.in(1), *g = c.grad();
@@ -177,6 +195,28 @@ void define_conv(OpRegistry& ops) {
                            .output("dw", "attribute shape")
                            .infer(infer_weight_grad)
                            .products([](const Op& op) { return conv_products(*op.output(), *op.input(1)); });
+  OpDef& in_float = ops.define<ConvAttrs>("conv_float")
+                        .summary("conv of operands in bf16, with its sums as they are.")
+                        .input("x", "(N, C, spatial...), bf16")
+                        .input("w", "(O, C / groups, kernel...), bf16")
+                        .optional_input("bias", "(O), f32")
+                        .output("y", "(N, O, spatial...), f32")
+                        .infer(infer_conv_float)
+                        .products([](const Op& op) { return conv_products(*op.input(1), *op.output()); });
+  OpDef& input_grad_in_float = ops.define<ConvGradAttrs>("conv_input_grad_float")
+                                   .summary("conv_input_grad of operands in bf16, with its sums as they are.")
+                                   .input("g", "gradient of the convolution's result, bf16")
+                                   .input("w", "weight of the convolution, bf16")
+                                   .output("dx", "attribute shape, f32")
+                                   .infer(infer_input_grad_float)
+                                   .products([](const Op& op) { return conv_products(*op.input(1), *op.input(0)); });
+  OpDef& weight_grad_in_float = ops.define<ConvGradAttrs>("conv_weight_grad_float")
+                                    .summary("conv_weight_grad of operands in bf16, with its sums as they are.")
+                                    .input("x", "input of the convolution, bf16")
+                                    .input("g", "gradient of the convolution's result, bf16")
+                                    .output("dw", "attribute shape, f32")
+                                    .infer(infer_weight_grad_float)
+                                    .products([](const Op& op) { return conv_products(*op.output(), *op.input(1)); });
   for (const Case& e : example_cases()) {
     conv.example({.inputs = {f32(e.x), f32(e.w), f32({e.w[0]})}, .attrs = Attrs::of(e.attrs)});
     Shape channels(e.y.size(), 1);
@@ -185,6 +225,10 @@ void define_conv(OpRegistry& ops) {
                     .attrs = Attrs::of(ConvAffineAttrs{e.attrs, -0.5, 1})});
     input_grad.example({.inputs = {f32(e.y), f32(e.w)}, .attrs = Attrs::of(ConvGradAttrs{e.attrs, e.x})});
     weight_grad.example({.inputs = {f32(e.x), f32(e.y)}, .attrs = Attrs::of(ConvGradAttrs{e.attrs, e.w})});
+    auto bf16 = [](const Shape& shape) { return TensorType{DType::kBF16, shape}; };
+    in_float.example({.inputs = {bf16(e.x), bf16(e.w), f32({e.w[0]})}, .attrs = Attrs::of(e.attrs)});
+    input_grad_in_float.example({.inputs = {bf16(e.y), bf16(e.w)}, .attrs = Attrs::of(ConvGradAttrs{e.attrs, e.x})});
+    weight_grad_in_float.example({.inputs = {bf16(e.x), bf16(e.y)}, .attrs = Attrs::of(ConvGradAttrs{e.attrs, e.w})});
   }
   conv.example({.inputs = {{DType::kF16, {1, 2, 5, 5}}, {DType::kF16, {3, 2, 3, 3}}, {DType::kF16, {3}}},
                 .attrs = Attrs::of(ConvAttrs{{1, 1}, {1, 1}, {1, 1}, 1})});

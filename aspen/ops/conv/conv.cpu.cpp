@@ -38,7 +38,7 @@ ConvRequest read(ConvPass pass, const KernelRequest& request) {
     case ConvPass::kForward: break;
   }
   bool bias = request.inputs.size() > 2 && request.inputs[2].present;
-  if (request.op == "conv") return {request.attrs.as<ConvAttrs>(), {a, b, result, bias}};
+  if (request.op != "conv_affine") return {request.attrs.as<ConvAttrs>(), {a, b, result, bias}};
   const auto& affine = request.attrs.as<ConvAffineAttrs>();
   return {affine.conv, {a, b, result, bias}, ConvFinish(affine)};
 }
@@ -422,9 +422,7 @@ bool prefers_bfloat16(ConvPass pass, const ConvRequest& c) {
 // The gradient by the weights in float32.
 template <ConvPass kPass>
 std::unique_ptr<Kernel> make_bfloat16_conv(const KernelRequest& request, std::string& why) {
-  bool is_bfloat16 = std::all_of(request.inputs.begin(), request.inputs.end(), [](const KernelInput& input) {
-    return !input.present || input.type.dtype == DType::kBF16;
-  });
+  const bool is_bfloat16 = request.inputs[0].type.dtype == DType::kBF16 && request.inputs[1].type.dtype == DType::kBF16;
   ConvRequest c = read(kPass, request);
   if (is_bfloat16 && onednn::multiplies_bfloat16() && c.types.w.numel() > 0 && prefers_bfloat16(kPass, c)) {
     return make_onednn_conv(kPass, c.attrs, c.types, c.finish);
@@ -446,6 +444,12 @@ void register_pass(KernelRegistry& kernels, const char* op, ConvPass pass, const
   add_with_half(kernels, op, first_of(candidates));
 }
 
+// Of operands in bfloat16, with its sums as they are.
+void register_float_pass(KernelRegistry& kernels, const char* op, ConvPass pass, const KernelFactory& bfloat16) {
+  kernels.add(op, bfloat16);
+  kernels.add(op, widened(first_of(candidates_of(pass))));  // where there are no instructions for bf16
+}
+
 }  // namespace
 
 void register_conv_cpu(KernelRegistry& kernels) {
@@ -455,6 +459,10 @@ void register_conv_cpu(KernelRegistry& kernels) {
                 {conv_input_grad_axes, make_bfloat16_conv<ConvPass::kInputGrad>});
   register_pass(kernels, "conv_weight_grad", ConvPass::kWeightGrad,
                 {conv_weight_grad_axes, rounded(make_bfloat16_conv<ConvPass::kWeightGrad>)});
+  register_float_pass(kernels, "conv_float", ConvPass::kForward, make_bfloat16_conv<ConvPass::kForward>);
+  register_float_pass(kernels, "conv_input_grad_float", ConvPass::kInputGrad, make_bfloat16_conv<ConvPass::kInputGrad>);
+  register_float_pass(kernels, "conv_weight_grad_float", ConvPass::kWeightGrad,
+                      make_bfloat16_conv<ConvPass::kWeightGrad>);
 }
 
 }  // namespace aspen

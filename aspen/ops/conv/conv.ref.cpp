@@ -251,6 +251,10 @@ void register_conv_ref(KernelRegistry& kernels) {
   kernels.add("conv_affine", conv_affine, conv_workspace);
   kernels.add("conv_input_grad", conv_input_grad, conv_workspace);
   kernels.add("conv_weight_grad", conv_weight_grad, conv_workspace);
+  // Between conversions, as everything in bfloat16.
+  kernels.add("conv_float", conv, conv_workspace);
+  kernels.add("conv_input_grad_float", conv_input_grad, conv_workspace);
+  kernels.add("conv_weight_grad_float", conv_weight_grad, conv_workspace);
 }
 
 }  // namespace aspen

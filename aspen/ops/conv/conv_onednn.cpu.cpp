@@ -35,10 +35,23 @@ struct Operand {
 
 struct Geometry {
   Dims x, w, y, strides, dilations, padding;
-  DType type = DType::kF32, w_type = DType::kF32;  // of x and y, of the weights or the gradient by them
+  DType operand = DType::kF32, result = DType::kF32;  // types: of the two operands, of the result and a bias
 };
 
-Geometry geometry_of(const ConvAttrs& attrs, const ConvTypes& types) {
+DType operand_type(ConvPass pass, const ConvTypes& types) {
+  return pass == ConvPass::kInputGrad ? types.y.dtype : types.x.dtype;
+}
+
+DType result_type(ConvPass pass, const ConvTypes& types) {
+  switch (pass) {
+    case ConvPass::kInputGrad: return types.x.dtype;
+    case ConvPass::kWeightGrad: return types.w.dtype;
+    case ConvPass::kForward: break;
+  }
+  return types.y.dtype;
+}
+
+Geometry geometry_of(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types) {
   Geometry g;
   g.x = types.x.shape;
   g.y = types.y.shape;
@@ -49,18 +62,19 @@ Geometry geometry_of(const ConvAttrs& attrs, const ConvTypes& types) {
   }
   g.strides = attrs.stride;
   g.padding = attrs.padding;
-  g.type = types.x.dtype;
-  g.w_type = types.w.dtype;
+  g.operand = operand_type(pass, types);
+  g.result = result_type(pass, types);
   for (std::int64_t d : attrs.dilation) g.dilations.push_back(d - 1);  // oneDNN counts the gaps
   return g;
 }
 
-dnnl::convolution_forward::desc describe_forward(const Geometry& g, bool bias) {
+// With a result of that type: gradients are told of a forward pass all in the type of their operands.
+dnnl::convolution_forward::desc describe_forward(const Geometry& g, DType result, bool bias) {
   auto kind = dnnl::prop_kind::forward_training;
   auto algorithm = dnnl::algorithm::convolution_direct;
-  Desc x = any_layout(g.x, g.type), w = any_layout(g.w, g.type), y = any_layout(g.y, g.type);
+  Desc x = any_layout(g.x, g.operand), w = any_layout(g.w, g.operand), y = any_layout(g.y, result);
   if (!bias) return {kind, algorithm, x, w, y, g.strides, g.dilations, g.padding, g.padding};
-  return {kind, algorithm, x, w, onednn::plain({g.y[1]}, g.type), y, g.strides, g.dilations, g.padding, g.padding};
+  return {kind, algorithm, x, w, onednn::plain({g.y[1]}, result), y, g.strides, g.dilations, g.padding, g.padding};
 }
 
 struct NoImplementation {};
@@ -83,16 +97,18 @@ class ConvPrimitive {
   // `held_y` says how y is held, which is not dense when it is a part of the channels.
   ConvPrimitive(ConvPass pass, const Geometry& g, bool bias, const Desc& held_y, int implementation) {
     onednn::OneThread one_thread;
-    const auto forward_description = describe_forward(g, bias);
+    const DType x_type = pass == ConvPass::kInputGrad ? g.result : g.operand;
+    const DType w_type = pass == ConvPass::kWeightGrad ? g.result : g.operand;
+    const auto forward_description = describe_forward(g, pass == ConvPass::kForward ? g.result : g.operand, bias);
     dnnl::convolution_forward::primitive_desc forward(forward_description, onednn::attributes(), onednn::engine());
     auto algorithm = dnnl::algorithm::convolution_direct;
-    Desc x = any_layout(g.x, g.type), w = any_layout(g.w, g.w_type), y = any_layout(g.y, g.type);
-    Desc held_x = onednn::plain(g.x, g.type), held_w = onednn::plain(g.w, g.w_type);
+    Desc x = any_layout(g.x, x_type), w = any_layout(g.w, w_type), y = any_layout(g.y, g.operand);
+    Desc held_x = onednn::plain(g.x, x_type), held_w = onednn::plain(g.w, w_type);
     if (pass == ConvPass::kForward) {
       choose_implementation(forward, implementation);
       inputs_.emplace_back(DNNL_ARG_SRC, held_x, forward.src_desc(), false);
       inputs_.emplace_back(DNNL_ARG_WEIGHTS, held_w, forward.weights_desc(), false);
-      Desc held_bias = onednn::plain({g.y[1]}, g.type);
+      Desc held_bias = onednn::plain({g.y[1]}, g.result);
       if (bias) inputs_.emplace_back(DNNL_ARG_BIAS, held_bias, held_bias, false);
       result_ = Operand(DNNL_ARG_DST, held_y, forward.dst_desc(), true);
       primitive_ = Primitive::of<dnnl::convolution_forward>(forward, parameters());
@@ -246,10 +262,10 @@ class OneDnnConv final : public Kernel {
   OneDnnConv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types, const ConvFinish& finish,
              int implementation)
       : parts_(parts_of(pass, attrs, types)), part_types_(types_of_part(types, parts_)),
-        conv_(pass, geometry_of(attrs, part_types_), types.bias,
+        conv_(pass, geometry_of(pass, attrs, part_types_), types.bias,
               onednn::strided(part_types_.y.shape, contiguous_strides(types.y.shape), types.y.dtype), implementation),
-        element_(static_cast<std::int64_t>(size_of(types.x.dtype))),
-        result_element_(pass == ConvPass::kWeightGrad ? static_cast<std::int64_t>(size_of(types.w.dtype)) : element_),
+        element_(static_cast<std::int64_t>(size_of(operand_type(pass, types)))),
+        result_element_(static_cast<std::int64_t>(size_of(result_type(pass, types)))),
         adds_up_(pass == ConvPass::kWeightGrad && parts_.of_images) {
     if (pass == ConvPass::kForward && types.y.dtype == DType::kF32 && conv_.result_copy_bytes() > 0) {
       blocked_ = as_blocked(conv_.result_layout(), contiguous_strides(types.y.shape)[0]);
@@ -331,11 +347,11 @@ class OneDnnConv final : public Kernel {
   void run_part(const KernelArgs& args, std::int64_t part, const Memory& memory, std::byte* slot) const {
     onednn::Workspace workspace(slot);
     PartMemory own = plan_part(workspace);
-    auto input = [&](std::size_t i, std::int64_t step) {
-      return static_cast<const std::byte*>(args.inputs[i]) + part * step * element_;
+    auto input = [&](std::size_t i, std::int64_t step, std::int64_t element) {
+      return static_cast<const std::byte*>(args.inputs[i]) + part * step * element;
     };
-    const void* inputs[3] = {input(0, steps_.inputs[0]), input(1, steps_.inputs[1]),
-                             conv_.num_inputs() > 2 ? input(2, steps_.bias) : nullptr};
+    const void* inputs[3] = {input(0, steps_.inputs[0], element_), input(1, steps_.inputs[1], element_),
+                             conv_.num_inputs() > 2 ? input(2, steps_.bias, result_element_) : nullptr};
     for (std::size_t i = 0; i < 2; ++i) {
       if (conv_.copy_bytes(i) == 0) continue;
       if (!is_shared(i)) conv_.copy_input(i, inputs[i], own.inputs[i], own.scratch);
@@ -355,7 +371,7 @@ class OneDnnConv final : public Kernel {
   ConvParts parts_;
   ConvTypes part_types_;
   ConvPrimitive conv_;
-  std::int64_t element_, result_element_;  // bytes
+  std::int64_t element_, result_element_;  // bytes: of operands, of the result and a bias
   bool adds_up_;                           // the result is the sum over the parts
   std::optional<BlockedImages> blocked_;
   ConvFinish finish_;
