@@ -1,15 +1,16 @@
 #include "aspen/compiler/stochastic_rounding.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
+#include <map>
 #include <string_view>
+#include <vector>
 
 #include "aspen/backends/api/through_float.h"
 #include "aspen/compiler/ir/body.h"
 #include "aspen/compiler/ir/op_def.h"
 #include "aspen/compiler/passes/rewrite.h"
-#include "aspen/ops/random/philox.h"
+#include "aspen/ops/cast/cast.h"
+#include "aspen/ops/random/random.h"
 #include "aspen/ops/source/source.h"
 
 namespace aspen {
@@ -49,87 +50,69 @@ Draws draws_of(const Op& op) {
   return is_shard ? Draws::kPerShard : Draws::kShared;
 }
 
-// The random bits of one result of an op in one step: element i takes word i % 4 of block i / 4, as random ops do.
-// Streams of roundings are those with the highest bit set; random ops have the others.
-class RoundingBits {
- public:
-  RoundingBits(StepContext step, std::uint64_t stream, Draws draws, std::int64_t numel)
-      : first_(draws == Draws::kPerShard ? static_cast<std::int64_t>(step.replica) * numel : 0),
-        stream_((step.replica = draws == Draws::kPerReplica ? step.replica : 0, step),
-                static_cast<std::int64_t>(0x80000000u | stream * 0x9E3779B97F4A7C15u >> 33)) {}
-
-  std::uint32_t operator()(std::int64_t i) {
-    std::int64_t at = first_ + i;
-    if (at / 4 != number_) block_ = stream_.block(number_ = at / 4);
-    return block_[static_cast<std::size_t>(at % 4)];
+std::int64_t draws_of(Draws draws) {
+  switch (draws) {
+    case Draws::kShared: return RoundAtRandomAttrs::kShared;
+    case Draws::kPerShard: return RoundAtRandomAttrs::kPerShard;
+    case Draws::kPerReplica: break;
   }
-
- private:
-  std::int64_t first_;
-  RandomStream stream_;
-  std::int64_t number_ = -1;
-  PhiloxBlock block_{};
-};
-
-constexpr std::int64_t kPiece = 16 << 10;  // elements that one thread converts at a time
-
-// Calls work(begin, end) for pieces of n elements, on the threads of the device.
-template <class F>
-void for_each_piece(const StepContext& step, std::int64_t n, F&& work) {
-  std::int64_t pieces = (n + kPiece - 1) / kPiece;
-  auto piece = [&](std::int64_t i) { work(i * kPiece, std::min(n, (i + 1) * kPiece)); };
-  if (step.team != nullptr && pieces > 1) {
-    step.team->run(pieces, piece);
-  } else {
-    for (std::int64_t i = 0; i < pieces; ++i) piece(i);
-  }
+  return RoundAtRandomAttrs::kPerReplica;
 }
 
+// Streams of roundings are those with the highest bit set; random ops have the others.
+std::int64_t stream_of(const Rounding& rounding, std::size_t output) {
+  const std::uint64_t stream = static_cast<std::uint64_t>(rounding.stream) + output;
+  return static_cast<std::int64_t>(0x80000000u | stream * 0x9E3779B97F4A7C15u >> 33);
+}
+
+// Halves are widened and rounded by kernels of the backend.
 class RandomRounding final : public FloatConversion {
  public:
-  explicit RandomRounding(const Rounding& rounding)
-      : stream_(static_cast<std::uint64_t>(rounding.stream)), draws_(rounding.draws) {}
+  RandomRounding(const KernelRequest& request, const Backend& backend) {
+    for (const KernelInput& input : request.inputs) {
+      if (!input.present || !takes(input.type.dtype)) continue;
+      std::unique_ptr<Kernel>& cast = casts_[input.type.numel()];
+      if (cast != nullptr) continue;
+      const Shape shape{input.type.numel()};
+      cast = backend.create_kernel({.op = "cast",
+                                    .attrs = Attrs::of(CastAttrs{DType::kF32}),
+                                    .inputs = {{{DType::kF16, shape}}},
+                                    .outputs = {{DType::kF32, shape}}});
+    }
+    for (std::size_t i = 0; i < request.outputs.size(); ++i) {
+      std::unique_ptr<Kernel>& round = rounds_.emplace_back();
+      if (!takes(request.outputs[i].dtype)) continue;
+      const Shape shape{request.outputs[i].numel()};
+      const RoundAtRandomAttrs attrs{stream_of(request.rounding, i), draws_of(request.rounding.draws)};
+      round = backend.create_kernel({.op = "round_at_random",
+                                     .attrs = Attrs::of(attrs),
+                                     .inputs = {{{DType::kF32, shape}}},
+                                     .outputs = {{DType::kF16, shape}}});
+    }
+  }
 
   bool takes(DType type) const override { return type == DType::kF16; }
 
   void widen(const KernelArgs& args, DType, const void* from, float* to, std::int64_t n) const override {
-    const auto* halves = static_cast<const Half*>(from);
-    for_each_piece(*args.step, n, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<float>(halves[i]);
-    });
+    run(*casts_.at(n), args, from, to);
   }
-
   void round(const KernelArgs& args, std::size_t output, DType, const float* from, void* to,
-             std::int64_t n) const override {
-    auto* halves = static_cast<Half*>(to);
-    for_each_piece(*args.step, n, [&](std::int64_t begin, std::int64_t end) {
-      RoundingBits bits(*args.step, stream_ + output, draws_, n);
-      for (std::int64_t i = begin; i < end; ++i) halves[i] = round_at_random(from[i], bits(i));
-    });
+             std::int64_t) const override {
+    run(*rounds_[output], args, from, to);
   }
 
  private:
-  std::uint64_t stream_;
-  Draws draws_;
+  static void run(const Kernel& kernel, const KernelArgs& args, const void* from, void* to) {
+    const void* inputs[] = {from};
+    void* outputs[] = {to};
+    kernel.run({.inputs = inputs, .outputs = outputs, .workspace = nullptr, .step = args.step});
+  }
+
+  std::map<std::int64_t, std::unique_ptr<Kernel>> casts_;  // by number of elements
+  std::vector<std::unique_ptr<Kernel>> rounds_;            // by result
 };
 
 }  // namespace
-
-Half round_at_random(float x, std::uint32_t bits) {
-  float size = std::fabs(x);
-  if (!(size <= 65504.0f)) return static_cast<Half>(x);
-  std::uint16_t half = 0;
-  if (size >= 0x1p-14f) {
-    // Half drops 13 bits of the mantissa; a carry of what is added to them rounds up.
-    auto rounded = std::bit_cast<float>((std::bit_cast<std::uint32_t>(size) + (bits & 0x1fff)) & ~0x1fffu);
-    half = std::bit_cast<std::uint16_t>(static_cast<Half>(std::fmin(rounded, 65504.0f)));
-  } else {
-    float steps = size * 0x1p24f, below = std::floor(steps);  // subnormal numbers are 2^-24 apart
-    half = static_cast<std::uint16_t>(below + (uniform_from_bits(bits) < steps - below ? 1.0f : 0.0f));
-  }
-  if (std::signbit(x)) half |= 0x8000;
-  return std::bit_cast<Half>(half);
-}
 
 bool rounds_to_half(const Op& op) {
   if (op.def().does_own_graphs()) return has_in_bodies(op, rounds_to_half);
@@ -168,7 +151,7 @@ Rounding RandomRoundings::operator[](const Op& op) const {
 }
 
 std::unique_ptr<Kernel> make_randomly_rounded(const KernelRequest& request, const Backend& backend) {
-  auto rounding = std::make_shared<const RandomRounding>(request.rounding);
+  auto rounding = std::make_shared<const RandomRounding>(request, backend);
   KernelRequest wide = *widened_request(request, *rounding);
   wide.rounding = {};
   return make_through_float(request, std::move(rounding), backend.create_kernel(wide));

@@ -1,6 +1,5 @@
-// Half results rounded at random: up or down with a probability in proportion to the distance, so that the mean over
-// many roundings is the result itself. Numbers that half holds stay as they are. bfloat16 is rounded to the nearest, as
-// is everything but half.
+// Half results rounded at random, by kernels of round_at_random (aspen/ops/random). bfloat16 is rounded to the nearest,
+// as is everything but half.
 //
 // The numbers drawn follow from seed, step, replica and what an op computes, never from where: whatever devices a model
 // is placed on, and if a backward pass computes a value again, results are the same. Updates draw the same numbers on
@@ -15,9 +14,6 @@
 #include "aspen/compiler/ir/graph.h"
 
 namespace aspen {
-
-// `bits`: 32 random ones. Beyond the largest half there is no upper neighbour: there the nearest is taken.
-Half round_at_random(float x, std::uint32_t bits);
 
 // Whether an op computes half results, rather than to move them.
 bool rounds_to_half(const Op& op);

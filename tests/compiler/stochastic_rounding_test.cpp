@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "aspen/compiler/ir/parser.h"
+#include "aspen/ops/random/random_rounding.h"
 
 namespace aspen {
 namespace {

@@ -37,10 +37,10 @@ inline constexpr NoGradient kNoGradients[] = {
 };
 
 // Ops that do not take all their operands in bfloat16: settings, sums, statistics and the bias of conv_float among them
-// are float32 whatever the type of the weights.
+// are float32 whatever the type of the weights, and round_at_random rounds nothing else.
 inline constexpr std::string_view kNotInBFloat16[] = {
-    "adam",     "batch_norm_grad", "clip_scale", "conv_float",  "lamb", "lamb_norms", "lamb_step", "loss_scale_update",
-    "nll_grad", "normalize_grad",  "rmsprop",    "replica_sum", "sgd"};
+    "adam",     "batch_norm_grad",   "clip_scale",     "conv_float",  "lamb",    "lamb_norms", "lamb_step",
+    "nll_grad", "loss_scale_update", "normalize_grad", "replica_sum", "rmsprop", "sgd",        "round_at_random"};
 
 inline bool refuses_bfloat16(std::string_view op) {
   for (std::string_view name : kNotInBFloat16) {

@@ -1,4 +1,5 @@
 // Ops that move, choose or draw elements: results equal the reference to the last bit.
+#include <bit>
 #include <cstring>
 
 #include "aspen/ops/cast/cast.h"
@@ -182,6 +183,35 @@ TEST(Random, SameNumbersAsTheReference) {
     compare("random_normal", Attrs::of(RandomAttrs{DType::kF32, {n}, 5}), {}, {.tolerance = 0, .on_reference = true});
     for (double p : {0.0, 0.3, 1.0}) {
       compare("dropout", Attrs::of(DropoutAttrs{p, 9}), {f32({n})}, {.tolerance = 0});
+      compare("dropout", Attrs::of(DropoutAttrs{p, 9}), {f16({n})}, {.tolerance = 0});
+    }
+  }
+}
+
+// Floats of every exponent, between halves in all ways, denormal, beyond the largest half, infinite and none: as they
+// come, by replica, by shards that begin anywhere in a block of random numbers.
+TEST(Random, RoundsAtRandomAsTheReference) {
+  std::vector<float> x;
+  std::mt19937 random(5);
+  for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
+    for (std::uint32_t mantissa : {0u, 1u, 0x0fffu, 0x1000u, 0x1fffu, 0x7fe000u, 0x7fefffu, 0x7ff000u, 0x7fffffu}) {
+      x.push_back(std::bit_cast<float>(exponent << 23 | mantissa));
+    }
+    for (int i = 0; i < 9; ++i)
+      x.push_back(std::bit_cast<float>(exponent << 23 | (static_cast<std::uint32_t>(random()) & 0x807fffff)));
+  }
+  x.push_back(-0.0f);  // an odd number of them
+  const std::int64_t n = static_cast<std::int64_t>(x.size());
+  for (std::int64_t draws :
+       {RoundAtRandomAttrs::kPerReplica, RoundAtRandomAttrs::kShared, RoundAtRandomAttrs::kPerShard}) {
+    const KernelRequest request = request_of("round_at_random", Attrs::of(RoundAtRandomAttrs{7, draws}), {f32({n})});
+    for (std::uint32_t replica : {0u, 1u, 2u, 3u}) {
+      const StepContext step{.seed = 42, .step = 3, .replica = replica};
+      const Buffer expected = std::move(run_kernel(*make_reference_backend(), request, {x.data()}, step)[0]);
+      const Buffer found = std::move(run_kernel(tuned_backend(), request, {x.data()}, step)[0]);
+      for (std::int64_t i = 0; i < n; ++i) {
+        ASSERT_EQ(expected.as<std::uint16_t>()[i], found.as<std::uint16_t>()[i]) << x[static_cast<std::size_t>(i)];
+      }
     }
   }
 }

@@ -321,6 +321,7 @@ std::vector<LargeCase> elements() {
       {"full", Attrs::of(FullAttrs{DType::kBF16, {500, 801}, 0.3}), {}},
       {"random_uniform", Attrs::of(RandomAttrs{DType::kF32, {500, 801}, 5}), {}},
       {"dropout", Attrs::of(DropoutAttrs{0.3, 5}), {x}},
+      {"round_at_random", Attrs::of(RoundAtRandomAttrs{5}), {x}},
       {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {x}},
       {"transpose", Attrs::of(TransposeAttrs{{0, 2, 1}}), {f32({100, 50, 81})}},
       {"sgd", Attrs::of(SgdAttrs{true, true}), {x, x, settings, steps, x}, positive},

@@ -60,6 +60,21 @@ void define_random(OpRegistry& ops) {
       .random()
       .example({.attrs = Attrs::of(RandomPermutationAttrs{17, 8})})
       .example({.attrs = Attrs::of(RandomPermutationAttrs{1, 9})});
+  using Rounding = RoundAtRandomAttrs;
+  ops.define<Rounding>("round_at_random")
+      .summary("Rounds to half, up or down with a probability in proportion to the distance.")
+      .input("x", "f32")
+      .output("y", "f16, shape of x")
+      .infer([](const InferContext& c) {
+        const std::int64_t draws = c.attrs<Rounding>().draws;
+        c.check(c.in(0).dtype == DType::kF32, "rounds f32, not {}.", to_string(c.in(0)));
+        c.check(draws >= Rounding::kPerReplica && draws <= Rounding::kPerShard, "draws {}; expected 0, 1 or 2.", draws);
+        return std::vector<TensorType>{{DType::kF16, c.in(0).shape}};
+      })
+      .random()
+      .example({.inputs = {{DType::kF32, {5, 7}}}, .attrs = Attrs::of(Rounding{10, Rounding::kPerReplica})})
+      .example({.inputs = {{DType::kF32, {33}}}, .attrs = Attrs::of(Rounding{11, Rounding::kShared})})
+      .example({.inputs = {{DType::kF32, {301}}}, .attrs = Attrs::of(Rounding{12, Rounding::kPerShard})});
 }
 
 }  // namespace aspen

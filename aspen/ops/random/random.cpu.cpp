@@ -1,9 +1,12 @@
-// Uniform numbers and dropout of float32, bit for bit those of the reference; the rest runs there.
+// Uniform numbers and dropout of float32, and rounding at random, bit for bit those of the reference; the rest runs
+// there.
 #include "aspen/ops/random/random.h"
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
+#include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/random/philox.h"
+#include "aspen/ops/random/random_rounding.h"
 
 #define ASPEN_ISA_FILE "aspen/ops/random/random_loops.inc"
 #include "aspen/backends/cpu/each_isa.h"
@@ -43,11 +46,25 @@ std::unique_ptr<Kernel> make_dropout(const KernelRequest& request, std::string& 
   });
 }
 
+std::unique_ptr<Kernel> make_round_at_random(const KernelRequest& request, std::string&) {
+  const std::int64_t n = request.outputs[0].numel();
+  return make_kernel(
+      [n, attrs = request.attrs.as<RoundAtRandomAttrs>(), chunks = cut_elements(n, kMathCost)](const KernelArgs& args) {
+        const auto [stream, first] = rounding_draws(*args.step, attrs, n);
+        for_each_chunk(args, chunks, [&, &stream = stream, first = first](const Chunk& chunk) {
+          ASPEN_BEST(round_at_random_loop)
+          (stream, first, static_cast<const float*>(args.inputs[0]), static_cast<std::uint16_t*>(args.outputs[0]),
+           chunk.begin, chunk.end);
+        });
+      });
+}
+
 }  // namespace
 
 void register_random_cpu(KernelRegistry& kernels) {
   kernels.add("random_uniform", make_uniform);
-  kernels.add("dropout", make_dropout);
+  add_with_half(kernels, "dropout", make_dropout);
+  kernels.add("round_at_random", make_round_at_random);
 }
 
 }  // namespace aspen

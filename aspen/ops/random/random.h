@@ -40,4 +40,17 @@ struct RandomPermutationAttrs {
   }
 };
 
+// round_at_random(x): half, up or down at random.
+struct RoundAtRandomAttrs {
+  std::int64_t stream = 0;
+  // By replica: each has numbers of its own, all have the same, or each is a shard of one long tensor.
+  enum Draws : std::int64_t { kPerReplica, kShared, kPerShard };
+  std::int64_t draws = kPerReplica;
+
+  void visit(AttrVisitor& v) {
+    v("stream", stream);
+    v("draws", draws);
+  }
+};
+
 }  // namespace aspen

@@ -5,6 +5,7 @@
 
 #include "aspen/backends/api/kernel.h"
 #include "aspen/ops/random/philox.h"
+#include "aspen/ops/random/random_rounding.h"
 
 namespace aspen {
 namespace {
@@ -71,6 +72,19 @@ void random_permutation(const KernelCall& call) {
   });
 }
 
+void round_at_random(const KernelCall& call) {
+  const std::int64_t n = call.in_type(0).numel();
+  const auto [stream, first] = rounding_draws(call.step(), call.attrs<RoundAtRandomAttrs>(), n);
+  const float* x = call.in<float>(0);
+  Half* y = call.out<Half>(0);
+  PhiloxBlock block{};
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t at = first + i;
+    if (i == 0 || at % 4 == 0) block = stream.block(at / 4);
+    y[i] = aspen::round_at_random(x[i], block[static_cast<std::size_t>(at % 4)]);
+  }
+}
+
 }  // namespace
 
 void register_random_ref(KernelRegistry& kernels) {
@@ -78,6 +92,7 @@ void register_random_ref(KernelRegistry& kernels) {
   kernels.add("random_normal", random_normal);
   kernels.add("dropout", dropout);
   kernels.add("random_permutation", random_permutation);
+  kernels.add("round_at_random", round_at_random);
 }
 
 }  // namespace aspen
