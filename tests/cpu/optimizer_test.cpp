@@ -26,7 +26,9 @@ void compare_update(const std::string& op, const Attrs& attrs, std::size_t state
   std::vector<Buffer> buffers;
   std::vector<const void*> inputs;
   for (std::size_t i = 0; i < types.size(); ++i) {
-    buffers.push_back(random_buffer(*types[i], random, i >= 4 ? 0 : -1, 1, 2));
+    // A mean of squares is more than the square of the mean; were it about as much, a variance would be rounding alone.
+    const double least = op == "rmsprop" && i == 4 ? 2 : i >= 4 ? 0 : -1;
+    buffers.push_back(random_buffer(*types[i], random, least, std::max(least + 1, 1.0), 2));
     inputs.push_back(buffers.back().get());
   }
   inputs[2] = group.data();
@@ -80,6 +82,50 @@ TEST(Optimizer, AdamInAllItsForms) {
       }
     }
   }
+}
+
+TEST(Optimizer, RmspropInAllItsForms) {
+  for (float decay : {0.0f, 0.01f}) {
+    for (int form = 0; form < 8; ++form) {
+      const RmspropAttrs attrs{(form & 1) != 0, (form & 2) != 0, (form & 4) != 0};
+      const std::size_t states = 1 + (attrs.centered ? 1 : 0) + (attrs.momentum ? 1 : 0);
+      compare_update("rmsprop", Attrs::of(attrs), states, settings(decay, 0.9f, 0.99f), 4);
+    }
+  }
+}
+
+TEST(Optimizer, LambInAllItsForms) {
+  for (float decay : {0.0f, 0.01f}) {
+    for (bool correction : {false, true}) {
+      compare_update("lamb", Attrs::of(LambAttrs{correction}), 2, settings(decay, 0.9f, 0.999f), 6);
+    }
+  }
+}
+
+TEST(Optimizer, LambOfShards) {
+  const TensorType w = f32({401}), norms{DType::kF64, {2}};
+  const InputTypes types{w, w, f32({kNumSettings}), f32({}), w, w};
+  const Attrs attrs = Attrs::of(LambNormsAttrs{true, 1201, 3});
+  CompareOptions positive{.low = 0.1, .high = 0.9};
+  compare("lamb_norms", attrs, types, positive);
+  // The last shard ends with padding, which counts for nothing.
+  std::mt19937 random(3);
+  std::vector<Buffer> buffers;
+  std::vector<const void*> inputs;
+  for (const auto& type : types) {
+    buffers.push_back(random_buffer(*type, random, 0.1, 0.9, 2));
+    inputs.push_back(buffers.back().get());
+  }
+  const KernelRequest request = request_of("lamb_norms", attrs, types);
+  for (std::uint32_t replica : {0u, 2u}) {
+    const StepContext step{.replica = replica};
+    const Buffer expected = std::move(run_kernel(*make_reference_backend(), request, inputs, step)[0]);
+    const Buffer found = std::move(run_kernel(tuned_backend(), request, inputs, step)[0]);
+    for (int i : {0, 1}) EXPECT_NEAR(found.as<double>()[i], expected.as<double>()[i], 1e-6 * expected.as<double>()[i]);
+  }
+  InputTypes with_norms = types;
+  with_norms.emplace_back(norms);
+  compare("lamb_step", Attrs::of(LambAttrs{true}), with_norms, positive);
 }
 
 TEST(Optimizer, SquareSum) {

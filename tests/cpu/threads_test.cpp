@@ -330,6 +330,10 @@ std::vector<LargeCase> elements() {
       {"sgd", Attrs::of(SgdAttrs{true, false}), {x, f32({500, 1}), settings, steps, x}, positive},
       {"sgd", Attrs::of(SgdAttrs{false, false}), {half, TensorType{DType::kF16, {}}, settings, steps}, positive},
       {"adam", Attrs::of(AdamAttrs{}), {x, x, settings, steps, x, x}, positive},
+      {"rmsprop", Attrs::of(RmspropAttrs{true, false, true}), {x, x, settings, steps, x, x}, positive},
+      {"lamb", Attrs::of(LambAttrs{}), {x, x, settings, steps, x, x}, positive},
+      {"lamb_norms", Attrs::of(LambNormsAttrs{true, 801'000, 2}), {x, x, settings, steps, x, x}, positive},
+      {"lamb_step", Attrs::of(LambAttrs{}), {x, x, settings, steps, x, x, TensorType{DType::kF64, {2}}}, positive},
   };
 }
 

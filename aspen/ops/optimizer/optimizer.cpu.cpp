@@ -1,15 +1,14 @@
 // Updates of parameters in one pass over memory, half and bfloat16 as blocks of float on the stack: whole parameters in
-// float would take more memory than the update is worth. rmsprop and lamb run on the reference.
+// float would take more memory than the update is worth. LAMB, which takes two, is in optimizer_lamb.cpu.cpp.
 #include "aspen/ops/optimizer/optimizer.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstring>
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
-#include "aspen/backends/cpu/elementwise.h"
-#include "aspen/ops/optimizer/settings.h"
+#include "aspen/ops/optimizer/optimizer_views.cpu.h"
 
 namespace aspen {
 namespace {
@@ -26,6 +25,18 @@ struct AdamNumbers {
   float minus_step = 0, epsilon = 0;  // both times the correction of the root, by which the root is not divided
 };
 
+struct RmspropNumbers {
+  float lr = 0, decay = 0, momentum = 0;
+  float alpha = 0, taken = 0;  // of the mean before, and of what comes in
+  float epsilon = 0;
+};
+
+// Tensors before and after the update; nullptr: there is none.
+struct RmspropTensors {
+  const float *w, *g, *square, *mean, *velocity;
+  float *new_w, *new_square, *new_mean, *new_velocity;
+};
+
 constexpr std::int64_t kSquareSumBlock = 4096;  // elements summed in float; the sums of blocks meet in double
 
 }  // namespace
@@ -36,93 +47,6 @@ constexpr std::int64_t kSquareSumBlock = 4096;  // elements summed in float; the
 
 namespace aspen {
 namespace {
-
-// Reading a setting as it was written takes longer than updating a small parameter, and settings seldom change: each
-// thread remembers what it last read.
-double setting(const float* values, Setting which) {
-  struct Known {
-    float value = 0;
-    double written = 0;
-  };
-  thread_local Known known[kNumSettings];
-  Known& k = known[which];
-  if (k.value != values[which]) k = {values[which], as_written(values[which])};
-  return k.written;
-}
-
-constexpr std::size_t kMostInputs = 6;  // of adam
-constexpr std::int64_t kBlock = 512;    // elements of one tensor converted at a time
-
-// The types of the inputs; an output has the type of the input it replaces.
-class Types {
- public:
-  explicit Types(const KernelRequest& request) {
-    for (std::size_t i = 0; i < request.inputs.size(); ++i) {
-      types_.at(i) = request.inputs[i].type.dtype;
-      any_narrow_ |= is_narrow_float(types_[i]);
-    }
-  }
-  DType operator[](std::size_t input) const { return types_[input]; }
-
-  // Calls work(at, n) for the pieces of a chunk: all of it, or blocks.
-  template <class F>
-  void for_each_piece(const Chunk& chunk, F&& work) const {
-    std::int64_t size = any_narrow_ ? kBlock : chunk.size();
-    for (std::int64_t at = chunk.begin; at < chunk.end; at += size) work(at, std::min(size, chunk.end - at));
-  }
-
- private:
-  std::array<DType, kMostInputs> types_{};
-  bool any_narrow_ = false;
-};
-
-// A tensor before and after the update as the loops see it: floats where they are, or a block of it in float.
-template <std::int64_t kSize = kBlock>
-class FloatView {
- public:
-  FloatView(const void* before, void* after, DType type) : before_(before), after_(after), type_(type) {}
-
-  const float* read(std::int64_t at, std::int64_t n) {
-    if (before_ == nullptr) return nullptr;
-    if (type_ == DType::kF32) return static_cast<const float*>(before_) + at;
-    if (type_ == DType::kF16) {
-      to_float(static_cast<const Half*>(before_) + at, block_, n);
-    } else {
-      to_float(static_cast<const BFloat16*>(before_) + at, block_, n);
-    }
-    return block_;
-  }
-  float* target(std::int64_t at) {
-    if (after_ == nullptr) return nullptr;
-    return type_ == DType::kF32 ? static_cast<float*>(after_) + at : block_;  // the loops may write where they read
-  }
-  void store(std::int64_t at, std::int64_t n) const {
-    if (after_ == nullptr || type_ == DType::kF32) return;
-    if (type_ == DType::kF16) {
-      from_float(block_, static_cast<Half*>(after_) + at, n);
-    } else {
-      from_float(block_, static_cast<BFloat16*>(after_) + at, n);
-    }
-  }
-
- private:
-  const void* before_;
-  void* after_;
-  DType type_;
-  float block_[kSize];
-};
-
-bool declines(const KernelRequest& request, std::string& why) {
-  for (const auto& input : request.inputs) {
-    if (input.type.dtype != DType::kF32 && !is_narrow_float(input.type.dtype)) {
-      why = fmt::format("{}: the vector loop takes f32, f16 and bf16, not {}", request.op, to_string(input.type));
-      return true;
-    }
-  }
-  return false;
-}
-
-const float* floats(const KernelArgs& args, std::size_t input) { return static_cast<const float*>(args.inputs[input]); }
 
 std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
@@ -194,6 +118,39 @@ std::unique_ptr<Kernel> make_adam(const KernelRequest& request, std::string& why
   });
 }
 
+std::unique_ptr<Kernel> make_rmsprop(const KernelRequest& request, std::string& why) {
+  if (declines(request, why)) return nullptr;
+  RmspropAttrs attrs = request.attrs.as<RmspropAttrs>();
+  Chunks chunks = cut_elements(request.outputs[0].numel(), kMathCost);
+  return make_kernel([attrs, chunks, types = Types(request)](const KernelArgs& args) {
+    const float* settings = floats(args, 2);
+    const double alpha = setting(settings, kDampening);
+    const RmspropNumbers numbers{.lr = static_cast<float>(setting(settings, kLearningRate)),
+                                 .decay = static_cast<float>(setting(settings, kWeightDecay)),
+                                 .momentum = static_cast<float>(setting(settings, kMomentum)),
+                                 .alpha = static_cast<float>(alpha),
+                                 .taken = static_cast<float>(1 - alpha),
+                                 .epsilon = static_cast<float>(setting(settings, kEpsilon))};
+    const std::size_t velocity_at = attrs.centered ? 2 : 1;  // among the states
+    for_each_chunk(args, chunks, [&](const Chunk& chunk) {
+      const auto state = [&](std::size_t i, bool exists) {
+        return exists ? FloatView<>(args.inputs[4 + i], args.outputs[1 + i], types[4 + i])
+                      : FloatView<>(nullptr, nullptr, DType::kF32);
+      };
+      FloatView<> w(args.inputs[0], args.outputs[0], types[0]), g(args.inputs[1], nullptr, types[1]);
+      FloatView<> square = state(0, true), mean = state(1, attrs.centered),
+                  velocity = state(velocity_at, attrs.momentum);
+      types.for_each_piece(chunk, [&](std::int64_t at, std::int64_t n) {
+        const RmspropTensors tensors{w.read(at, n),     g.read(at, n),        square.read(at, n),
+                                     mean.read(at, n),  velocity.read(at, n), w.target(at),
+                                     square.target(at), mean.target(at),      velocity.target(at)};
+        ASPEN_BEST(rmsprop)(numbers, attrs.tf_variant, tensors, n);
+        for (FloatView<>* view : {&w, &square, &mean, &velocity}) view->store(at, n);
+      });
+    });
+  });
+}
+
 std::unique_ptr<Kernel> make_square_sum(const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   std::int64_t n = request.inputs[0].type.numel();
@@ -221,7 +178,9 @@ std::unique_ptr<Kernel> make_square_sum(const KernelRequest& request, std::strin
 void register_optimizer_cpu(KernelRegistry& kernels) {
   kernels.add("sgd", make_sgd);
   kernels.add("adam", make_adam);
+  kernels.add("rmsprop", make_rmsprop);
   kernels.add("square_sum", make_square_sum);
+  register_lamb_cpu(kernels);
 }
 
 }  // namespace aspen
