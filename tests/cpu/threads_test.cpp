@@ -320,6 +320,7 @@ std::vector<LargeCase> elements() {
       {"narrow", Attrs::of(NarrowAttrs{"x"}), {TensorType{DType::kI64, {500, 801}}}, {.top = 9, .bottom = -9}},
       {"full", Attrs::of(FullAttrs{DType::kBF16, {500, 801}, 0.3}), {}},
       {"random_uniform", Attrs::of(RandomAttrs{DType::kF32, {500, 801}, 5}), {}},
+      {"random_normal", Attrs::of(RandomAttrs{DType::kF32, {500, 801}, 5}), {}},
       {"dropout", Attrs::of(DropoutAttrs{0.3, 5}), {x}},
       {"round_at_random", Attrs::of(RoundAtRandomAttrs{5}), {x}},
       {"transpose", Attrs::of(TransposeAttrs{{1, 0}}), {x}},

@@ -20,16 +20,25 @@ bool declines(const KernelRequest& request, std::string& why) {
   return true;
 }
 
-std::unique_ptr<Kernel> make_uniform(const KernelRequest& request, std::string& why) {
+using SourceLoop = void (*)(const RandomStream& stream, float* y, std::int64_t begin, std::int64_t end);
+
+std::unique_ptr<Kernel> make_source(SourceLoop loop, const KernelRequest& request, std::string& why) {
   if (declines(request, why)) return nullptr;
   std::int64_t stream = request.attrs.as<RandomAttrs>().stream;
   Chunks chunks = cut_elements(request.outputs[0].numel(), kMathCost);
-  return make_kernel([stream, chunks](const KernelArgs& args) {
+  return make_kernel([loop, stream, chunks](const KernelArgs& args) {
     for_each_chunk(args, chunks, [&](const Chunk& chunk) {
-      ASPEN_BEST(uniform_loop)
-      (RandomStream(*args.step, stream), static_cast<float*>(args.outputs[0]), chunk.begin, chunk.end);
+      loop(RandomStream(*args.step, stream), static_cast<float*>(args.outputs[0]), chunk.begin, chunk.end);
     });
   });
+}
+
+std::unique_ptr<Kernel> make_uniform(const KernelRequest& request, std::string& why) {
+  return make_source(ASPEN_BEST(uniform_loop), request, why);
+}
+
+std::unique_ptr<Kernel> make_normal(const KernelRequest& request, std::string& why) {
+  return make_source(ASPEN_BEST(normal_loop), request, why);
 }
 
 std::unique_ptr<Kernel> make_dropout(const KernelRequest& request, std::string& why) {
@@ -63,6 +72,7 @@ std::unique_ptr<Kernel> make_round_at_random(const KernelRequest& request, std::
 
 void register_random_cpu(KernelRegistry& kernels) {
   kernels.add("random_uniform", make_uniform);
+  add_with_half(kernels, "random_normal", make_normal);
   add_with_half(kernels, "dropout", make_dropout);
   kernels.add("round_at_random", make_round_at_random);
 }
