@@ -83,6 +83,21 @@ TEST(Attention, ReadsNothingBehindInfinity) {
 }
 
 // What is kept for a block of rows grows with the keys, not with their square.
+// A program that comes from a file may hold any bytes as bools: all but 0 are true.
+TEST(Attention, TakesAnyByteOfAMaskAsBool) {
+  const TensorType q = f32({1, 3, 2, 4}), mask{DType::kBool, {1, 1, 3, 3}};
+  const KernelRequest request = request_of("attention", Attrs::of(AttentionAttrs{.fill = -9}), {q, q, q, mask});
+  std::mt19937 random(5);
+  const Buffer x = random_buffer(q, random, -1, 1, 2);
+  const std::uint8_t bytes[] = {0, 133, 0, 2, 0, 0, 255, 1, 0}, ones[] = {0, 1, 0, 1, 0, 0, 1, 1, 0};
+  const auto run = [&](const Backend& backend, const std::uint8_t* hidden) {
+    return std::move(run_kernel(backend, request, {x.get(), x.get(), x.get(), hidden})[0]);
+  };
+  const std::unique_ptr<Backend> reference = make_reference_backend();
+  expect_close(q, run(*reference, ones), run(*reference, bytes), 0, "bytes as bools on the reference");
+  expect_close(q, run(tuned_backend(), ones), run(tuned_backend(), bytes), 0, "bytes as bools");
+}
+
 TEST(Attention, NeedsLittleMemory) {
   constexpr std::int64_t kLong = 4096;
   const Sizes s{1, kLong, kLong, 2, 16, 16};

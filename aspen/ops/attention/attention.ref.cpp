@@ -38,7 +38,9 @@ void attention(const KernelCall& call) {
       sum *= static_cast<A>(attrs.scale);
       if (!call.has(3)) return sum;
       const std::int64_t place = mask_row(call.in_type(3).shape, qs, b, head, s) + t;
-      if (call.in_type(3).dtype == DType::kBool) return call.in<bool>(3)[place] ? static_cast<A>(attrs.fill) : sum;
+      if (call.in_type(3).dtype == DType::kBool) {  // read as bytes: a program file may hold any
+        return call.in<std::uint8_t>(3)[place] != 0 ? static_cast<A>(attrs.fill) : sum;
+      }
       return sum + static_cast<A>(call.in<T>(3)[place]);
     };
     auto row = [&](std::int64_t b, std::int64_t s, std::int64_t head) {
