@@ -89,7 +89,11 @@ class PathFinder {
 
 std::vector<std::int64_t> critical_path(const Profile& profile) {
   if (profile.trace.blocks.empty()) return {};
-  return PathFinder(profile, profile.trace.blocks.back().call).find();
+  // Of the call that the page shows: the last one with its ops.
+  const auto& blocks = profile.trace.blocks;
+  const auto found =
+      std::find_if(blocks.rbegin(), blocks.rend(), [](const auto& block) { return block.op_durations >= 0; });
+  return PathFinder(profile, (found == blocks.rend() ? blocks.back() : *found).call).find();
 }
 
 }  // namespace aspen::profile

@@ -35,7 +35,7 @@ def trainer_of(model, options=None):
 # -- the copy that is executed ----------------------------------------------------------------------------------------
 def test_flags_of_the_module_itself_are_those_of_the_time_of_wrapping():
     model = Net().eval()
-    executor = trainer_of(model)
+    executor = trainer_of(model, quiet().randomSeed(1))  # of eight numbers, one in 256 seeds drops none
     executor.train()  # the module and its children, but not the copy that is executed
     assert model.training and model.drop.training
     y, _ = executor(X, TARGET)

@@ -32,10 +32,12 @@ export function window(profile: Profile): [number, number] {
   return [Math.max(0, begin), end];
 }
 
-// The last traced call, or everything if there is no other.
+// The last traced call of which there are ops, as they are recorded in some of them; everything if one call was traced.
 export function lastCall(profile: Profile): [number, number] {
-  const traced = new Set(profile.trace.blocks.call);
-  const last = Math.max(...traced);
+  const { call, op_durations: durations } = profile.trace.blocks;
+  const traced = new Set(call);
+  const withOps = call.filter((_, i) => durations[i] >= 0);
+  const last = Math.max(...(withOps.length > 0 ? withOps : traced));
   if (traced.size < 2 || last < 0) return window(profile);
   return [profile.calls.begin[last], profile.calls.begin[last] + profile.calls.duration[last]];
 }
