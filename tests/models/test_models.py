@@ -169,13 +169,14 @@ def losses_of_resnet18(seed):
 
 def test_resnet18_drifts_from_float64_no_faster_than_eager_pytorch():
     """Rounding grows tenfold a step until it is as large as the differences between batches. A relu that flips sets that
-    clock forward, for us or for eager as chance will have it: up to 3 steps are granted at each step, none at the end."""
+    clock forward, for us or for eager as chance will have it: up to 3 steps are granted at each step, none over a whole
+    run. Of 40 runs all hold that, and so does eager beside itself with the batch in another order; with its other
+    convolutions it does in 38."""
     errors = torch.tensor([losses_of_resnet18(seed) for seed in (0, 1)], dtype=torch.float64)
-    ours, eager = (
-        # Root mean square over the runs and all steps so far.
-        (errors[:, which] - errors[:, 2]).pow(2).mean(0).cumsum(0).div(torch.arange(1, STEPS + 1)).sqrt()
-        for which in (0, 1)
-    )
+    ours, eager = ((errors[:, which] - errors[:, 2]).pow(2) for which in (0, 1))
+    assert (ours.mean(1).sqrt() <= 2 * eager.mean(1).sqrt()).all(), (ours, eager)
+    # Root mean square over the runs and all steps so far.
+    ours, eager = (squares.mean(0).cumsum(0).div(torch.arange(1, STEPS + 1)).sqrt() for squares in (ours, eager))
     for step in range(STEPS):
         assert ours[step] <= 2 * eager[min(step + 3, STEPS - 1)], (step, ours, eager)
     assert ours[0] <= 1e-6 and errors[:, 2].std(1).min() > 0.1  # it begins at rounding, and the network moves
