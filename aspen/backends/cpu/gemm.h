@@ -34,7 +34,7 @@ std::int64_t gemm_panel_width();
 // b_panel = k * gemm_panel_width().
 void turn_into_panels(const GemmShape& shape, const float* b, float* panels);
 
-// Turns the first m columns of A, stored with a_column floats between its k rows, into m rows of k.
+// Turns the first m columns of A, stored with a_column floats between its k rows, into m rows of k, c_row floats apart.
 void turn_into_rows(const GemmShape& shape, const float* a, float* rows);
 
 // So many products of equal shape, added up: the operands of the next lie so many floats further.
