@@ -10,6 +10,7 @@
 #include "aspen/compiler/passes/anchor_tensors.h"
 #include "aspen/compiler/passes/fit_budget.h"
 #include "aspen/compiler/passes/pipeline.h"
+#include "aspen/runtime/packing.h"
 
 namespace aspen {
 
@@ -76,6 +77,7 @@ std::unique_ptr<Program> compile(Graph& graph, const CompileOptions& options, co
   program->adjusts_loss_scaling = options.automatic_loss_scaling.has_value();
   program->has_transfers = !options.holds_inputs;
   add_variable_outputs(graph, options.anchors, *program);
+  plan_packing(*program);
   log::debug("compiled {}: {} tasks of a step, {} of an update, {} devices, {} replicas", program->name,
              program->step.size(), program->update.size(), program->devices.size(), program->replicas);
   if (options.progress) options.progress(1);

@@ -36,6 +36,9 @@ class MemoryTables {
     }
     for (std::size_t device = 0; device < program_.devices.size(); ++device) add_regions(device);
     add_variables();
+    for (const Task& task : program_.step) {
+      for (const Instruction& instruction : task.instructions) add_packed(instruction);
+    }
     for (const ProgramConstant& constant : program_.constants) add_constant(constant);
     for (std::size_t lane = 0; lane < program_.lanes.size(); ++lane) {
       for (const Arena arena : {Arena::kSlots, Arena::kHostSlots}) add_lane(arena, lane);
@@ -57,6 +60,7 @@ class MemoryTables {
     };
     add(Arena::kVariables, device, "variables", plan.variable_bytes, false);
     add(Arena::kConstants, device, "constants", plan.constant_bytes, false);
+    add(Arena::kPacked, device, "packed weights", plan.packed_bytes, false);
     add(Arena::kHostVariables, device, "variables", plan.host_variable_bytes, true);
     for (std::size_t i = 0; i < program_.lanes.size(); ++i) {
       const Lane& lane = program_.lanes[i];
@@ -113,6 +117,15 @@ class MemoryTables {
         profile_.memory.buffers.push_back(std::move(buffer));
       }
     }
+  }
+
+  void add_packed(const Instruction& instruction) {
+    if (instruction.packed.bytes == 0) return;
+    profile::Buffer buffer = placed(instruction.packed);
+    buffer.name = "packed for " + shown_name(instruction);
+    buffer.module = split_location(instruction.location).scope;
+    buffer.kind = BufferKind::kWeight;
+    profile_.memory.buffers.push_back(std::move(buffer));
   }
 
   void add_constant(const ProgramConstant& constant) {

@@ -47,6 +47,7 @@ std::size_t PlaceCheck::arena_bytes(const BufferRef& place) const {
     case Arena::kConstants: return program_.devices[place.owner].constant_bytes;
     case Arena::kScratch: return program_.devices[place.owner].scratch_bytes;
     case Arena::kHostVariables: return program_.devices[place.owner].host_variable_bytes;
+    case Arena::kPacked: return 0;  // not before all has been checked
     case Arena::kSlots: return program_.lanes[place.owner].slot_bytes;
     case Arena::kHostSlots: return program_.lanes[place.owner].host_slot_bytes;
     case Arena::kInputs: return program_.inputs[place.owner].type.bytes();

@@ -9,6 +9,7 @@
 #include "aspen/program_file/sections.h"
 #include "aspen/program_file/stored_body.h"
 #include "aspen/runtime/copy_kernel.h"
+#include "aspen/runtime/packing.h"
 
 namespace aspen {
 namespace {
@@ -196,6 +197,7 @@ void add_kernels(Program& program, const Backend& backend) {
     throw FileError("a kernel of {} wants {} bytes of workspace here and has {} in the program",
                     to_string(instruction.request), kernel->workspace_bytes(), instruction.workspace.bytes);
   }
+  plan_packing(program);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The fields of a program, listed once for writing and reading. Each list takes its struct apart into all of its
-// fields: one that is added to a struct does not compile until it stands here, too. Kernels are made again.
+// fields: one that is added to a struct does not compile until it stands here, too. Kernels are made again, and what
+// they keep packed is planned again.
 #pragma once
 
 #include "aspen/runtime/program.h"
@@ -45,8 +46,8 @@ void visit(Stream& stream, KernelRequest& request) {
 // A copy has no request: only the name of the op it stands for, for messages.
 template <class Stream>
 void visit(Stream& stream, Instruction& instruction) {
-  auto& [request, location, kernel, inputs, outputs, workspace, is_copy, spans_replicas, is_backward, updates_weight] =
-      instruction;
+  auto& [request, location, kernel, inputs, outputs, workspace, packed, is_copy, spans_replicas, is_backward,
+         updates_weight] = instruction;
   stream(is_copy);
   if (is_copy) {
     stream(request.op);
@@ -58,7 +59,7 @@ void visit(Stream& stream, Instruction& instruction) {
 
 template <class Stream>
 void visit(Stream& stream, DevicePlan& plan) {
-  auto& [variable_bytes, constant_bytes, scratch_bytes, host_variable_bytes, budget_bytes] = plan;
+  auto& [variable_bytes, constant_bytes, scratch_bytes, host_variable_bytes, packed_bytes, budget_bytes] = plan;
   stream(variable_bytes, constant_bytes, scratch_bytes, host_variable_bytes, budget_bytes);
 }
 

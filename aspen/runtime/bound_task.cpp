@@ -49,6 +49,7 @@ void BoundTask::bind(const std::vector<ReplicaMemory>& memories, std::size_t rep
   for (std::size_t i = 0; i < bound.outputs.size(); ++i) {
     place(instruction.outputs[i], bound.outputs[i], slot_outputs_, call_outputs_);
   }
+  if (instruction.packed.bytes != 0) bound.packed = memory.address(instruction.packed).base;
   if (instruction.workspace.bytes != 0) place(instruction.workspace, bound.workspace, slot_outputs_, call_outputs_);
 }
 

@@ -17,6 +17,7 @@ struct BoundInstruction {
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   void* workspace = nullptr;
+  void* packed = nullptr;  // nullptr: the kernel packs nothing, or does so itself
   bool calls_host = false;
   std::size_t turn = 0;  // of an instruction that replicas run one after the other: 1 + its number among them
 };

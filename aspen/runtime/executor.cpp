@@ -123,6 +123,7 @@ struct Executor::State {
   OverflowWatch watch;
   CallQueue calls;
   std::unique_ptr<WorkerPool> pool;  // last: its threads use all of the above
+  bool is_packed = false;            // operands that stay, as the variables are now
   double total_time = 0;
   bool has_finished_run = false;  // so that its stamps are complete
   pid_t process = getpid();       // that has the threads
@@ -291,6 +292,9 @@ struct Executor::State {
 
   void run_workers(const RunPlan& plan) {
     CallQueue::Work work(calls);
+    if (!std::exchange(is_packed, true)) {
+      for (const auto& worker : workers) worker->pack();
+    }
     if (!control) {
       for (Crew& crew : crews) crew.run(plan);
       return;
@@ -428,6 +432,7 @@ std::size_t Executor::host_bytes(std::string_view name) const { return state_->v
 void Executor::write_variable(std::string_view name, std::span<const std::byte> bytes) {
   CallQueue::Turn turn(state_->calls);
   state_->variables.write(name, bytes);
+  state_->is_packed = false;
 }
 
 void Executor::read_variable(std::string_view name, std::span<std::byte> bytes) const {
@@ -438,6 +443,7 @@ void Executor::read_variable(std::string_view name, std::span<std::byte> bytes) 
 void Executor::write_replicas(std::string_view name, std::span<const std::byte> bytes) {
   CallQueue::Turn turn(state_->calls);
   state_->variables.write_replicas(name, bytes);
+  state_->is_packed = false;
 }
 
 void Executor::read_replicas(std::string_view name, std::span<std::byte> bytes) const {

@@ -127,6 +127,7 @@ class FootprintFinder {
 
   std::vector<DeviceFootprint> run() {
     add_variables();
+    add_packed();
     add_constants();
     add_stashes();
     for (std::size_t device = 0; device < devices_.size(); ++device) add_scratch(device);
@@ -150,6 +151,18 @@ class FootprintFinder {
         const MemoryKind kind = kind_of(variable.kind);
         bytes(devices_[place.owner], kind) += size;
         devices_[place.owner].buffers.push_back({kind, size, variable.name, to_string(variable.type)});
+      }
+    }
+  }
+
+  void add_packed() {
+    for (const Task& task : program_.step) {
+      for (const Instruction& instruction : task.instructions) {
+        if (instruction.packed.bytes == 0) continue;
+        const std::size_t size = slot_stride(instruction.packed.bytes);
+        bytes(devices_[task.device], MemoryKind::kWeights) += size;
+        devices_[task.device].buffers.push_back(
+            {MemoryKind::kWeights, size, "packed for " + maker_of(instruction), ""});
       }
     }
   }

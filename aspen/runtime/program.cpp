@@ -46,7 +46,8 @@ std::size_t planned_host_slot_bytes(const Program& program, std::size_t device) 
 
 std::size_t planned_bytes(const Program& program, std::size_t device) {
   const DevicePlan& plan = program.devices.at(device);
-  return plan.variable_bytes + plan.constant_bytes + plan.scratch_bytes + planned_slot_bytes(program, device);
+  return plan.variable_bytes + plan.constant_bytes + plan.scratch_bytes + plan.packed_bytes +
+         planned_slot_bytes(program, device);
 }
 
 std::size_t planned_host_bytes(const Program& program, std::size_t device) {

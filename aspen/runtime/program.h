@@ -31,6 +31,7 @@ enum class Arena : std::uint8_t {
   kHostSlots,      // of a lane, per micro-batch, off the device
   kInputs,         // of a call: an input of the program, read where it lies
   kOutputs,        // of a call: an output of the program, written where it goes
+  kPacked,         // of a device: operands as kernels want them (packing.h)
 };
 
 // Whether the memory is not the program's: it is found anew for every micro-batch of a call, and its alignment is that
@@ -54,6 +55,7 @@ struct Instruction {
   std::shared_ptr<const Kernel> kernel;  // of several instructions, if they ask for the same
   std::vector<BufferRef> inputs, outputs;
   BufferRef workspace;
+  BufferRef packed;             // no bytes: the kernel packs nothing, or does so in every run
   bool is_copy = false;         // of the one input to the one output, whatever the op
   bool spans_replicas = false;  // reads its first input, or writes to it, in every replica: one pointer for each
   bool is_backward = false;     // of the backward pass
@@ -63,6 +65,7 @@ struct Instruction {
 // What a device holds apart from its lanes.
 struct DevicePlan {
   std::size_t variable_bytes = 0, constant_bytes = 0, scratch_bytes = 0, host_variable_bytes = 0;
+  std::size_t packed_bytes = 0;
   std::size_t budget_bytes = 0;  // that the user allows it to take; 0: no limit
 };
 
@@ -177,7 +180,8 @@ DeviceGuess guessed_nanoseconds(const Program& program, std::size_t device);
 // The same for a step of so many micro-batches, as if devices never waited for each other: that of the busiest.
 double guessed_nanoseconds_of_step(const Program& program, std::int64_t micro_batches);
 
-// Bytes of one device of one replica, as planned: variables, constants, scratch and all slots of its lanes.
+// Bytes of one device of one replica, as planned: variables, constants, scratch, packed operands and all slots of its
+// lanes.
 std::size_t planned_bytes(const Program& program, std::size_t device);
 // The same for what is kept off the device on its behalf.
 std::size_t planned_host_bytes(const Program& program, std::size_t device);

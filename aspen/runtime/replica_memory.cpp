@@ -16,7 +16,8 @@ ReplicaMemory::ReplicaMemory(const Program& program, ArenaMemory::Fill fill) : p
     devices_.push_back({.variables = {plan.variable_bytes, "variables", fill},
                         .constants = {plan.constant_bytes, "constants", fill},
                         .scratch = {plan.scratch_bytes, "activations", fill},
-                        .host_variables = {plan.host_variable_bytes, "variables kept off the device", fill}});
+                        .host_variables = {plan.host_variable_bytes, "variables kept off the device", fill},
+                        .packed = {plan.packed_bytes, "packed weights", fill}});
   }
   for (const Lane& lane : program.lanes) {
     if (lane.depth < 1) throw InternalError("a lane of depth {}", lane.depth);
@@ -38,6 +39,7 @@ const ArenaMemory& ReplicaMemory::arena_of(const BufferRef& buffer) const {
     case Arena::kConstants: return devices_[buffer.owner].constants;
     case Arena::kScratch: return devices_[buffer.owner].scratch;
     case Arena::kHostVariables: return devices_[buffer.owner].host_variables;
+    case Arena::kPacked: return devices_[buffer.owner].packed;
     case Arena::kSlots: return lanes_[buffer.owner].slots;
     case Arena::kHostSlots: return lanes_[buffer.owner].host_slots;
     case Arena::kInputs:
@@ -61,8 +63,8 @@ BufferAddress ReplicaMemory::address(const BufferRef& buffer) const {
 
 std::size_t ReplicaMemory::touched_bytes(std::size_t device) const {
   const DeviceArenas& arenas = devices_[device];
-  std::size_t bytes =
-      arenas.variables.touched_bytes() + arenas.constants.touched_bytes() + arenas.scratch.touched_bytes();
+  std::size_t bytes = arenas.variables.touched_bytes() + arenas.constants.touched_bytes() +
+                      arenas.scratch.touched_bytes() + arenas.packed.touched_bytes();
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     if (program_.lanes[i].device == device) bytes += lanes_[i].slots.touched_bytes();
   }

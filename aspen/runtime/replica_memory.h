@@ -34,7 +34,7 @@ class ReplicaMemory {
 
  private:
   struct DeviceArenas {
-    ArenaMemory variables, constants, scratch, host_variables;
+    ArenaMemory variables, constants, scratch, host_variables, packed;
   };
   struct LaneArenas {
     ArenaMemory slots, host_slots;

@@ -126,6 +126,14 @@ void Worker::find_exchanges(const std::vector<ReplicaMemory>& memories) {
   }
 }
 
+void Worker::pack() const {
+  for (const OwnTask& task : step_.tasks) {
+    for (const BoundInstruction& bound : task.bound.instructions()) {
+      if (bound.packed != nullptr) bound.instruction->kernel->pack({.inputs = bound.inputs}, bound.packed);
+    }
+  }
+}
+
 void Worker::begin(const RunPlan& plan) {
   plan_ = &plan;
   context_.seed = plan.seed;
@@ -302,7 +310,11 @@ void Worker::run_instructions(const OwnTask& own, std::size_t number, std::int64
       current = &bound;
       const auto place = static_cast<std::size_t>(&bound - task.instructions().data());
       const StepContext& step = !has_choice || choice_.uses_team(own.choice, place) ? context_ : alone;
-      KernelArgs args{.inputs = bound.inputs, .outputs = bound.outputs, .workspace = bound.workspace, .step = &step};
+      KernelArgs args{.inputs = bound.inputs,
+                      .outputs = bound.outputs,
+                      .workspace = bound.workspace,
+                      .step = &step,
+                      .packed = bound.packed};
       if (bound.turn != 0) {
         run_in_turn(bound, args, micro_batch);
       } else if (program_.checks_floats) {

@@ -61,6 +61,8 @@ class Worker {
   std::size_t device() const { return device_; }
   std::size_t num_threads() const { return thread_.team == nullptr ? 1 : thread_.team->num_threads(); }
 
+  // Packs the operands that stay as they are, after the host has written variables (packing.h).
+  void pack() const;
   // Forgets the last run.
   void begin(const RunPlan& plan);
   // Tasks by their number in the program. Throw the error of an op, with its place, or Stopped. `now` is moved on to

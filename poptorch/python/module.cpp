@@ -116,8 +116,8 @@ py::list memory(const Model& model) {
         py::arg("measured") = bytes.measured, py::arg("planned_host") = bytes.planned_host,
         py::arg("measured_host") = bytes.measured_host, py::arg("variables") = bytes.parts.variable_bytes,
         py::arg("constants") = bytes.parts.constant_bytes, py::arg("scratch") = bytes.parts.scratch_bytes,
-        py::arg("slots") = bytes.slot_bytes, py::arg("host_variables") = bytes.parts.host_variable_bytes,
-        py::arg("host_slots") = bytes.host_slot_bytes));
+        py::arg("packed") = bytes.parts.packed_bytes, py::arg("slots") = bytes.slot_bytes,
+        py::arg("host_variables") = bytes.parts.host_variable_bytes, py::arg("host_slots") = bytes.host_slot_bytes));
   }
   return list;
 }

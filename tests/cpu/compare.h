@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
@@ -83,6 +84,24 @@ inline const TunedBackend& tuned_backend() {
   return backend;
 }
 
+// With the operand packed beforehand: the bits are those of `wanted`, which args.outputs point to.
+inline void expect_same_if_packed(const Kernel& kernel, const KernelRequest& request, KernelArgs args,
+                                  const std::vector<Buffer>& wanted) {
+  Buffer packed(kernel.packed_bytes());
+  kernel.pack(args, packed.get());
+  EXPECT_TRUE(packed.intact()) << to_string(request) << " writes past what it packs";
+  std::vector<Buffer> results;
+  std::vector<void*> outputs;
+  for (const TensorType& type : request.outputs) outputs.push_back(results.emplace_back(type.bytes()).get());
+  args.outputs = outputs;
+  args.packed = packed.get();
+  kernel.run(args);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_EQ(std::memcmp(results[i].get(), wanted[i].get(), request.outputs[i].bytes()), 0)
+        << to_string(request) << " has other bits with an operand that was packed before";
+  }
+}
+
 inline std::vector<Buffer> run_kernel(const Backend& backend, const KernelRequest& request,
                                       const std::vector<const void*>& inputs, const StepContext& step = {}) {
   std::unique_ptr<Kernel> kernel = backend.create_kernel(request);
@@ -93,9 +112,11 @@ inline std::vector<Buffer> run_kernel(const Backend& backend, const KernelReques
     results.emplace_back(type.bytes());
     outputs.push_back(results.back().get());
   }
-  kernel->run(KernelArgs{inputs, outputs, workspace.get(), &step});
+  const KernelArgs args{inputs, outputs, workspace.get(), &step};
+  kernel->run(args);
   EXPECT_TRUE(workspace.intact()) << to_string(request) << " writes past its workspace";
   for (const Buffer& result : results) EXPECT_TRUE(result.intact()) << to_string(request) << " writes past its output";
+  if (kernel->packed_bytes() != 0) expect_same_if_packed(*kernel, request, args, results);
   return results;
 }
 

@@ -73,6 +73,7 @@ struct KernelArgs {
   std::span<void* const> outputs;       // may equal an input where the op declares in-place use
   void* workspace = nullptr;            // 64-byte aligned, workspace_bytes() long
   const StepContext* step = nullptr;
+  const void* packed = nullptr;  // what Kernel::pack has made of an operand; nullptr: run() makes it itself
 };
 
 // One kernel serves every instruction of a program that asks for the same, in every replica: run() is called by several
@@ -81,6 +82,15 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual std::size_t workspace_bytes() const { return 0; }
+  // A kernel that brings an operand into an order of its own before it computes says which one, and what that takes.
+  // Where the operand stays as it is from run to run it is packed once, into 64-byte aligned memory, and every run is
+  // handed that; elsewhere run() packs, in its workspace. The result is the same.
+  virtual std::size_t packed_bytes() const { return 0; }
+  virtual std::size_t packed_input() const { return 1; }
+  virtual void pack(const KernelArgs& args, void* packed) const {
+    static_cast<void>(args);
+    static_cast<void>(packed);
+  }
   // Whether run() calls code that is not ours, which may start threads: it then gets the cpus of the whole process.
   virtual bool calls_host() const { return false; }
   // Makes whatever `num_threads` threads need to run the kernel at the same time, so that run() allocates nothing.

@@ -179,6 +179,13 @@ class WinogradConv final : public Kernel {
   }
 
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
+  std::size_t packed_bytes() const override { return bytes_of(kPositions * factor_.position); }
+  void pack(const KernelArgs& args, void* packed) const override {
+    for_each_chunk(args, kernels_, [&](const Chunk& chunk) {
+      ASPEN_BEST(winograd_weights)
+      (factor_, chunk.begin, chunk.end, static_cast<const float*>(args.inputs[1]), static_cast<float*>(packed));
+    });
+  }
 
   void run(const KernelArgs& args) const override {
     onednn::Workspace workspace(args.workspace);
@@ -189,10 +196,12 @@ class WinogradConv final : public Kernel {
     } else {
       memory.bias = nullptr;
     }
-    for_each_chunk(args, kernels_, [&](const Chunk& chunk) {
-      ASPEN_BEST(winograd_weights)
-      (factor_, chunk.begin, chunk.end, static_cast<const float*>(args.inputs[1]), memory.factor);
-    });
+    if (args.packed == nullptr) {
+      pack(args, memory.own_factor);
+      memory.factor = memory.own_factor;
+    } else {
+      memory.factor = static_cast<const float*>(args.packed);
+    }
     const Cut cut = cut_for(args.step != nullptr && args.step->team != nullptr ? args.step->team->num_threads() : 1);
     Slots slots;
     for_each_chunk(args, Chunks(cut.count(), 1), [&](const Chunk& chunk) {
@@ -205,8 +214,9 @@ class WinogradConv final : public Kernel {
 
  private:
   struct Memory {
-    float *factor, *zeros, *bias;
-    std::byte* slots;
+    const float* factor = nullptr;
+    float *own_factor = nullptr, *zeros = nullptr, *bias = nullptr;
+    std::byte* slots = nullptr;
   };
   struct Slot {
     float *pixels, *sums;                       // (positions, tiles, channels)
@@ -237,7 +247,7 @@ class WinogradConv final : public Kernel {
 
   Memory plan(onednn::Workspace& workspace) const {
     Memory memory{};
-    memory.factor = workspace.take<float>(bytes_of(kPositions * factor_.position));
+    memory.own_factor = workspace.take<float>(bytes_of(kPositions * factor_.position));
     memory.zeros = workspace.take<float>(bytes_of(whole_vectors(s_.channels)));
     memory.bias = workspace.take<float>(bytes_of(whole_vectors(s_.outputs)));
     std::size_t slots = 0;

@@ -10,40 +10,75 @@
 namespace aspen {
 namespace {
 
+// b stored n x k, as panels of columns: those of a product follow each other.
+class TurnedPanels {
+ public:
+  explicit TurnedPanels(const DotShape& s)
+      : n_(s.n), k_(s.k), width_(gemm_panel_width()), panels_((s.n + width_ - 1) / width_), count_(s.batch * panels_),
+        turning_(cut(count_, kMoveCost * static_cast<double>(s.batch * s.n * s.k))) {}
+
+  std::int64_t width() const { return width_; }
+  std::int64_t count() const { return count_; }  // of all products
+  std::int64_t product_of(std::int64_t panel) const { return panel / panels_; }
+  std::int64_t first_column_of(std::int64_t panel) const { return panel % panels_ * width_; }
+  std::int64_t columns_of(std::int64_t panel) const { return std::min(width_, n_ - first_column_of(panel)); }
+  std::int64_t floats() const { return width_ * k_; }  // of one
+  std::int64_t product_floats() const { return panels_ * floats(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(count_ * floats()) * sizeof(float); }
+
+  void turn(const float* b, std::int64_t panel, float* to) const {
+    turn_into_panels({.n = columns_of(panel), .k = k_, .b_row = k_},
+                     b + (product_of(panel) * n_ + first_column_of(panel)) * k_, to);
+  }
+  void turn_all(const KernelArgs& args, float* to) const {
+    const auto* b = static_cast<const float*>(args.inputs[1]);
+    for_each_chunk(args, turning_, [&](const Chunk& chunk) {
+      for (std::int64_t i = chunk.begin; i < chunk.end; ++i) turn(b, i, to + i * floats());
+    });
+  }
+
+ private:
+  std::int64_t n_, k_, width_, panels_, count_;
+  Chunks turning_;
+};
+
 // With so few rows that a stays in a core's cache: a panel is multiplied as soon as it is turned, and never leaves it.
 class PanelDot final : public Kernel {
  public:
   explicit PanelDot(const DotShape& s)
-      : s_(s), width_(gemm_panel_width()), panels_((s.n + width_ - 1) / width_),
-        chunks_(cut(s.batch * panels_, kMultiplyAddCost * static_cast<double>(s.products()))),
-        gemm_{s.m, width_, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, width_, s.n} {}
+      : s_(s), panels_(s), chunks_(cut(panels_.count(), kMultiplyAddCost * static_cast<double>(s.products()))),
+        gemm_{s.m, 0, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, panels_.width(), s.n} {}
 
   std::size_t workspace_bytes() const override {
-    return static_cast<std::size_t>(chunks_.count() * panel_floats()) * sizeof(float);
+    return static_cast<std::size_t>(chunks_.count() * panels_.floats()) * sizeof(float);
+  }
+  std::size_t packed_bytes() const override { return panels_.bytes(); }
+  void pack(const KernelArgs& args, void* packed) const override {
+    panels_.turn_all(args, static_cast<float*>(packed));
   }
 
   void run(const KernelArgs& args) const override {
     const auto *a = static_cast<const float*>(args.inputs[0]), *b = static_cast<const float*>(args.inputs[1]);
+    const auto* packed = static_cast<const float*>(args.packed);
     auto* c = static_cast<float*>(args.outputs[0]);
     Slots slots;
     for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
       const Slots::Held slot(slots);
-      float* panel = static_cast<float*>(args.workspace) + static_cast<std::int64_t>(slot.index()) * panel_floats();
+      float* turned = static_cast<float*>(args.workspace) + static_cast<std::int64_t>(slot.index()) * panels_.floats();
       for (std::int64_t i = chunk.begin; i < chunk.end; ++i) {
-        const std::int64_t product = i / panels_, column = i % panels_ * width_;
+        if (packed == nullptr) panels_.turn(b, i, turned);
         GemmShape gemm = gemm_;
-        gemm.n = std::min(width_, s_.n - column);
-        turn_into_panels({.n = gemm.n, .k = s_.k, .b_row = s_.k}, b + (product * s_.n + column) * s_.k, panel);
-        gemm_rows(gemm, a + product * s_.m * s_.k, panel, c + product * s_.m * s_.n + column);
+        gemm.n = panels_.columns_of(i);
+        const std::int64_t product = panels_.product_of(i);
+        gemm_rows(gemm, a + product * s_.m * s_.k, packed == nullptr ? turned : packed + i * panels_.floats(),
+                  c + product * s_.m * s_.n + panels_.first_column_of(i));
       }
     });
   }
 
  private:
-  std::int64_t panel_floats() const { return width_ * s_.k; }
-
   DotShape s_;
-  std::int64_t width_, panels_;
+  TurnedPanels panels_;
   Chunks chunks_;
   GemmShape gemm_;
 };
@@ -51,45 +86,35 @@ class PanelDot final : public Kernel {
 class TurnedDot final : public Kernel {
  public:
   explicit TurnedDot(const DotShape& s)
-      : s_(s), width_(gemm_panel_width()), panels_((s.n + width_ - 1) / width_),
-        turning_(cut(s.batch * panels_, kMoveCost * static_cast<double>(s.batch * s.n * s.k))),
+      : s_(s), panels_(s),
         blocks_(s.batch, s.m, s.n, kMultiplyAddCost * static_cast<double>(s.products()), kRowsGrain, kMostChunks),
-        gemm_{s.m, s.n, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, width_, s.n, s.k * width_} {}
+        gemm_{s.m, s.n, s.k, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1, panels_.width(), s.n, panels_.floats()} {
+  }
 
-  std::size_t workspace_bytes() const override {
-    return static_cast<std::size_t>(s_.batch * product_floats()) * sizeof(float);
+  std::size_t workspace_bytes() const override { return panels_.bytes(); }
+  std::size_t packed_bytes() const override { return panels_.bytes(); }
+  void pack(const KernelArgs& args, void* packed) const override {
+    panels_.turn_all(args, static_cast<float*>(packed));
   }
 
   void run(const KernelArgs& args) const override {
     const auto* a = static_cast<const float*>(args.inputs[0]);
-    auto *c = static_cast<float*>(args.outputs[0]), *panels = static_cast<float*>(args.workspace);
-    turn(args, static_cast<const float*>(args.inputs[1]), panels);
+    auto* c = static_cast<float*>(args.outputs[0]);
+    if (args.packed == nullptr) pack(args, args.workspace);
+    const auto* panels = static_cast<const float*>(args.packed == nullptr ? args.workspace : args.packed);
     blocks_.for_each(args, [&](std::int64_t product, const Range& rows, const Range& columns) {
       GemmShape gemm = gemm_;
       gemm.m = rows.size();
       gemm.n = columns.size();
       gemm_rows(gemm, a + product * s_.m * s_.k + rows.begin * gemm.a_row,
-                panels + product * product_floats() + columns.begin * s_.k,
+                panels + product * panels_.product_floats() + columns.begin * s_.k,
                 c + (product * s_.m + rows.begin) * s_.n + columns.begin);
     });
   }
 
  private:
-  std::int64_t product_floats() const { return panels_ * width_ * s_.k; }
-
-  void turn(const KernelArgs& args, const float* b, float* panels) const {
-    for_each_chunk(args, turning_, [&](const Chunk& chunk) {
-      for (std::int64_t i = chunk.begin; i < chunk.end; ++i) {
-        const std::int64_t column = i % panels_ * width_;
-        const GemmShape panel{.n = std::min(width_, s_.n - column), .k = s_.k, .b_row = s_.k};
-        turn_into_panels(panel, b + (i / panels_ * s_.n + column) * s_.k, panels + i * s_.k * width_);
-      }
-    });
-  }
-
   DotShape s_;
-  std::int64_t width_, panels_;
-  Chunks turning_;
+  TurnedPanels panels_;
   ProductBlocks blocks_;
   GemmShape gemm_;
 };
@@ -109,7 +134,8 @@ class TurnedRowsDot final : public Kernel {
     auto *a = static_cast<const float*>(args.inputs[0]), *b = static_cast<const float*>(args.inputs[1]);
     auto *c = static_cast<float*>(args.outputs[0]), *rows_of_a = static_cast<float*>(args.workspace);
     for_each_chunk(args, turning_, [&](const Chunk& chunk) {
-      turn_into_rows({.m = chunk.size(), .k = s_.k, .a_column = s_.m}, a + chunk.begin, rows_of_a + chunk.begin * s_.k);
+      turn_into_rows({.m = chunk.size(), .k = s_.k, .a_column = s_.m, .c_row = s_.k}, a + chunk.begin,
+                     rows_of_a + chunk.begin * s_.k);
     });
     blocks_.for_each(args, [&](std::int64_t, const Range& rows, const Range& columns) {
       GemmShape gemm = gemm_;
