@@ -110,23 +110,25 @@ TEST(Candidates, AllComputeProducts) {
 TEST(Candidates, ThoseByRuleAreTheBest) {
   const KernelRequest request = request_of("conv", Attrs::of(plane(1, 0)), {f32({2, 24, 9, 9}), f32({40, 24, 1, 1})});
   const std::vector<CandidateOpinion> opinions = cpu().candidates(request);
-  ASSERT_EQ(opinions.size(), 7u);
+  ASSERT_EQ(opinions.size(), 8u);
   EXPECT_EQ(opinions[0].name, "pointwise");
   EXPECT_EQ(opinions[0].fit, Fit::kBest);
-  EXPECT_EQ(opinions[5].name, "onednn");
-  EXPECT_EQ(opinions[5].fit, Fit::kClose);
+  EXPECT_EQ(opinions[6].name, "onednn");
+  EXPECT_EQ(opinions[6].fit, Fit::kClose);
   for (const CandidateOpinion& opinion : opinions) EXPECT_NE(opinion.why, "");
+}
+
+Fit fit_of(std::string_view candidate, const Shape& x, const Shape& w, const ConvAttrs& attrs) {
+  const KernelRequest request = request_of("conv", Attrs::of(attrs), {f32(x), f32(w)});
+  for (const CandidateOpinion& opinion : cpu().candidates(request)) {
+    if (opinion.name == candidate) return opinion.fit;
+  }
+  return Fit::kNone;
 }
 
 // Fewer products pay where channels and pixels are many.
 TEST(Candidates, WinogradTakesLargeConvolutions) {
-  auto fit = [](const Shape& x, const Shape& w, const ConvAttrs& attrs) {
-    const KernelRequest request = request_of("conv", Attrs::of(attrs), {f32(x), f32(w)});
-    for (const CandidateOpinion& opinion : cpu().candidates(request)) {
-      if (opinion.name == "winograd") return opinion.fit;
-    }
-    return Fit::kNone;
-  };
+  auto fit = [](const Shape& x, const Shape& w, const ConvAttrs& attrs) { return fit_of("winograd", x, w, attrs); };
   EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 3, 3}, plane(1, 1)), Fit::kBest);
   EXPECT_EQ(fit({8, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kClose);
   EXPECT_EQ(fit({1, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kPoor);
@@ -135,6 +137,17 @@ TEST(Candidates, WinogradTakesLargeConvolutions) {
   EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 3, 3}, plane(1, 3)), Fit::kNone);
   EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 5, 5}, plane(1, 2)), Fit::kNone);
   EXPECT_EQ(fit({8, 64, 56, 56}, {64, 32, 3, 3}, plane(1, 1, 2)), Fit::kNone);
+}
+
+// Lanes along channels pay where planes are small.
+TEST(Candidates, PanelsTakeSmallPlanes) {
+  auto fit = [](const Shape& x, const Shape& w, const ConvAttrs& attrs) { return fit_of("panels", x, w, attrs); };
+  EXPECT_EQ(fit({1, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kBest);
+  EXPECT_EQ(fit({8, 256, 16, 16}, {64, 256, 1, 1}, plane(1, 0)), Fit::kBest);
+  EXPECT_EQ(fit({8, 256, 17, 16}, {64, 256, 1, 1}, plane(1, 0)), Fit::kPoor);
+  EXPECT_EQ(fit({8, 32, 7, 7}, {64, 32, 1, 1}, plane(1, 0)), Fit::kPoor);
+  EXPECT_EQ(fit({8, 256, 7, 7}, {72, 256, 1, 1}, plane(1, 0)), Fit::kNone);
+  EXPECT_EQ(fit({8, 64, 7, 7}, {64, 32, 3, 3}, plane(1, 1, 2)), Fit::kNone);
 }
 
 TEST(Candidates, ARequestForAnotherIsRefused) {

@@ -39,6 +39,7 @@ class ProductBlocks {
   }
 
   std::int64_t num_chunks() const { return chunks_.count(); }  // that run at the same time
+  std::int64_t most_floats() const { return std::min(block_rows_, rows_) * std::min(block_columns_, columns_); }
 
   // Calls work(product, rows, columns) for every block.
   template <class F>

@@ -1,7 +1,7 @@
 // conv, conv_affine and the two gradients of conv, by the best of several candidates: products of matrices for kernels
 // of one pixel (conv_pointwise), plane by plane where channels do not mix (conv_depthwise), one image per lane for few
-// channels (conv_lanes), one product for the gradient by many weights from few pixels (conv_unfolded), fewer products
-// for kernels of 3x3 pixels (conv_winograd), oneDNN for the rest.
+// channels (conv_lanes), one product for the gradient by many weights from few pixels (conv_unfolded) and for small
+// images (conv_panels), fewer products for kernels of 3x3 pixels (conv_winograd), oneDNN for the rest.
 #include "aspen/ops/conv/conv.h"
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "aspen/ops/conv/conv_finish.cpu.h"
 #include "aspen/ops/conv/conv_lanes.cpu.h"
 #include "aspen/ops/conv/conv_onednn.cpu.h"
+#include "aspen/ops/conv/conv_panels.cpu.h"
 #include "aspen/ops/conv/conv_partials.ref.h"
 #include "aspen/ops/conv/conv_pointwise.cpu.h"
 #include "aspen/ops/conv/conv_unfolded.cpu.h"
@@ -87,8 +88,22 @@ bool has_small_planes(ConvPass pass, const ConvRequest& c) {
   return pixels > 1 && pixels < kSmall && std::min(channels, outputs) >= kManyChannels;
 }
 
+// Where lanes along channels beat lanes along pixels: in small planes, of which the last vector of a row, and of one
+// pixel nearly all of it, is idle.
+Opinion judge_panels(ConvPass pass, const ConvRequest& c) {
+  constexpr std::int64_t kSmallPlane = 256, kManyTaps = 64;
+  const std::int64_t outputs = c.types.y.shape[1], pixels = c.types.y.numel() / (c.types.y.shape[0] * outputs);
+  if (pass != ConvPass::kForward || c.attrs.groups != 1 || c.attrs.stride.size() > 2 || !fills_panels(outputs)) {
+    return {Fit::kNone, "a gradient, groups, three spatial axes, or outputs that fill no vectors"};
+  }
+  const std::int64_t taps = c.types.w.numel() / outputs;
+  if (pixels > kSmallPlane || taps < kManyTaps) return {Fit::kPoor, "large planes, or few taps"};
+  return {Fit::kBest, "small planes"};
+}
+
 Opinion judge_pointwise(ConvPass pass, const ConvRequest& c) {
   if (!is_pointwise(c)) return {Fit::kNone, "the kernel has several pixels, or padding"};
+  if (judge_panels(pass, c).fit == Fit::kBest) return {Fit::kClose, "small planes"};
   if (has_small_planes(pass, c)) return {Fit::kClose, "images of few pixels"};
   return {Fit::kBest, "a product of matrices, on images as they lie"};
 }
@@ -167,6 +182,7 @@ Opinion judge_onednn(ConvPass pass, const ConvRequest& c) {
   }
   if (judge_unfolded(pass, c).fit == Fit::kBest) return {Fit::kClose, "brings its result back into our layout"};
   if (judge_winograd(pass, c).fit == Fit::kBest) return {Fit::kClose, "more products"};
+  if (judge_panels(pass, c).fit == Fit::kBest) return {Fit::kClose, "small planes"};
   return {Fit::kBest, "products outweigh its reorders"};
 }
 
@@ -399,6 +415,8 @@ std::shared_ptr<const CandidateList> candidates_of(ConvPass pass) {
                     [](ConvPass, C c) { return make_unfolded_weight_grad(c.attrs, c.types); }),
           candidate(pass, "winograd", judge_winograd,
                     [](ConvPass p, C c) { return make_winograd_conv(p, plane_shape(c), c.finish); }),
+          candidate(pass, "panels", judge_panels,
+                    [](ConvPass, C c) { return make_panel_conv(plane_shape(c), c.finish); }),
           candidate(pass, "onednn", judge_onednn,
                     [](ConvPass p, C c) { return make_onednn_conv(p, c.attrs, c.types, c.finish); }),
           candidate(pass, "onednn 2", judge_next_onednn,
