@@ -21,46 +21,56 @@ struct BlockGrain {
 inline constexpr BlockGrain kRowsGrain{48, 64};     // of gemm_rows
 inline constexpr BlockGrain kColumnsGrain{16, 24};  // of gemm_columns
 
-// Equal blocks; results stay whole where there are as many products as parts.
+// Blocks of nearly equal size; results stay whole where there are as many products as parts.
 class ProductBlocks {
  public:
   ProductBlocks() = default;
   ProductBlocks(std::int64_t products, std::int64_t rows, std::int64_t columns, double cost, BlockGrain grain,
-                std::int64_t most = kFewChunks)
-      : rows_(rows), columns_(columns) {
+                std::int64_t most = kFewChunks) {
     std::int64_t parts = worthwhile_parts(cost, most), each = (parts + products - 1) / products;
-    std::int64_t column_parts = std::clamp(columns / grain.columns, std::int64_t{1}, each);
-    std::int64_t row_parts = std::clamp(rows / grain.rows, std::int64_t{1}, (each + column_parts - 1) / column_parts);
-    block_columns_ = rounded((columns + column_parts - 1) / column_parts, grain.columns);
-    block_rows_ = rounded((rows + row_parts - 1) / row_parts, grain.rows);
-    column_blocks_ = (columns + block_columns_ - 1) / block_columns_;
-    row_blocks_ = (rows + block_rows_ - 1) / block_rows_;
-    chunks_ = cut(products * column_blocks_ * row_blocks_, cost);
+    columns_ = {columns, grain.columns, std::clamp(columns / grain.columns, std::int64_t{1}, each)};
+    rows_ = {rows, grain.rows,
+             std::clamp(rows / grain.rows, std::int64_t{1}, (each + columns_.count() - 1) / columns_.count())};
+    chunks_ = cut(products * columns_.count() * rows_.count(), cost);
   }
 
   std::int64_t num_chunks() const { return chunks_.count(); }  // that run at the same time
-  std::int64_t most_floats() const { return std::min(block_rows_, rows_) * std::min(block_columns_, columns_); }
+  std::int64_t most_floats() const { return rows_.longest() * columns_.longest(); }
 
   // Calls work(product, rows, columns) for every block.
   template <class F>
   void for_each(const KernelArgs& args, F&& work) const {
     for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
       for (std::int64_t i = chunk.begin; i < chunk.end; ++i) {
-        std::int64_t product = i / (row_blocks_ * column_blocks_), block = i % (row_blocks_ * column_blocks_);
-        std::int64_t row = block % row_blocks_ * block_rows_, column = block / row_blocks_ * block_columns_;
-        work(product, Range{row, std::min(rows_, row + block_rows_)},
-             Range{column, std::min(columns_, column + block_columns_)});
+        std::int64_t product = i / (rows_.count() * columns_.count()), block = i % (rows_.count() * columns_.count());
+        work(product, rows_[block % rows_.count()], columns_[block / rows_.count()]);
       }
     });
   }
 
  private:
-  static std::int64_t rounded(std::int64_t n, std::int64_t multiple) {
-    return (n + multiple - 1) / multiple * multiple;
-  }
+  // Parts of an axis, of so many whole grains each that none is more than a grain longer than another.
+  class Parts {
+   public:
+    Parts() = default;
+    Parts(std::int64_t size, std::int64_t grain, std::int64_t count)
+        : size_(size), grain_(grain), count_(count), grains_(std::max(size / grain, count)) {}
 
-  std::int64_t rows_ = 0, columns_ = 0;
-  std::int64_t block_rows_ = 1, block_columns_ = 1, row_blocks_ = 0, column_blocks_ = 0;
+    std::int64_t count() const { return count_; }
+    Range operator[](std::int64_t i) const { return {border(i), border(i + 1)}; }
+    std::int64_t longest() const {
+      std::int64_t longest = 0;
+      for (std::int64_t i = 0; i < count_; ++i) longest = std::max(longest, (*this)[i].size());
+      return longest;
+    }
+
+   private:
+    std::int64_t border(std::int64_t i) const { return i == count_ ? size_ : i * grains_ / count_ * grain_; }
+
+    std::int64_t size_ = 0, grain_ = 1, count_ = 0, grains_ = 0;
+  };
+
+  Parts rows_, columns_;
   Chunks chunks_;
 };
 
