@@ -223,7 +223,7 @@ std::int64_t equal_parts(std::int64_t items, double cost, std::int64_t most) {
 // 3: 11.5 ms, 15 ms).
 ConvParts parts_of(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types) {
   constexpr std::int64_t kBlock = 64, kLeastBlock = 32;  // channels for which reading all images pays
-  constexpr std::int64_t kFewImages = 4;
+  constexpr std::int64_t kFewImages = 4, kVector = 16;
   bool sums = pass == ConvPass::kWeightGrad;
   std::int64_t pixels = types.x.numel() + types.y.numel(), channels = types.y.shape[1];
   std::int64_t taps = types.w.numel() / types.w.shape[0];  // weights of one channel of the result
@@ -243,6 +243,7 @@ ConvParts parts_of(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types
   }
   if (images.count >= kFewImages) return images;
   ConvParts parts = of_channels(kLeastBlock);
+  if (parts.count == 1 && types.x.shape[1] < kVector) parts = of_channels(kVector);  // little is read: as it lies
   return parts.count > images.count ? parts : images;
 }
 
