@@ -130,8 +130,8 @@ Fit fit_of(std::string_view candidate, const Shape& x, const Shape& w, const Con
 TEST(Candidates, WinogradTakesLargeConvolutions) {
   auto fit = [](const Shape& x, const Shape& w, const ConvAttrs& attrs) { return fit_of("winograd", x, w, attrs); };
   EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 3, 3}, plane(1, 1)), Fit::kBest);
-  EXPECT_EQ(fit({8, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kClose);
-  EXPECT_EQ(fit({1, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kPoor);
+  EXPECT_EQ(fit({1, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kBest);
+  EXPECT_EQ(fit({8, 512, 2, 2}, {512, 512, 3, 3}, plane(1, 1)), Fit::kPoor);
   EXPECT_EQ(fit({8, 16, 56, 56}, {64, 16, 3, 3}, plane(1, 1)), Fit::kPoor);
   EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 3, 3}, plane(2, 1)), Fit::kNone);
   EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 3, 3}, plane(1, 3)), Fit::kNone);
@@ -143,10 +143,12 @@ TEST(Candidates, WinogradTakesLargeConvolutions) {
 TEST(Candidates, PanelsTakeSmallPlanes) {
   auto fit = [](const Shape& x, const Shape& w, const ConvAttrs& attrs) { return fit_of("panels", x, w, attrs); };
   EXPECT_EQ(fit({1, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kBest);
-  EXPECT_EQ(fit({8, 256, 16, 16}, {64, 256, 1, 1}, plane(1, 0)), Fit::kBest);
-  EXPECT_EQ(fit({8, 256, 17, 16}, {64, 256, 1, 1}, plane(1, 0)), Fit::kPoor);
-  EXPECT_EQ(fit({8, 32, 7, 7}, {64, 32, 1, 1}, plane(1, 0)), Fit::kPoor);
-  EXPECT_EQ(fit({8, 256, 7, 7}, {72, 256, 1, 1}, plane(1, 0)), Fit::kNone);
+  EXPECT_EQ(fit({8, 64, 32, 32}, {64, 64, 3, 3}, plane(2, 1)), Fit::kBest);
+  EXPECT_EQ(fit({8, 64, 33, 32}, {64, 64, 3, 3}, plane(2, 1)), Fit::kPoor);
+  EXPECT_EQ(fit({8, 256, 5, 5}, {64, 256, 1, 1}, plane(1, 0)), Fit::kBest);
+  EXPECT_EQ(fit({8, 256, 6, 6}, {64, 256, 1, 1}, plane(1, 0)), Fit::kPoor);
+  EXPECT_EQ(fit({8, 7, 7, 7}, {64, 7, 3, 3}, plane(2, 1)), Fit::kPoor);
+  EXPECT_EQ(fit({8, 256, 7, 7}, {72, 256, 3, 3}, plane(2, 1)), Fit::kNone);
   EXPECT_EQ(fit({8, 64, 7, 7}, {64, 32, 3, 3}, plane(1, 1, 2)), Fit::kNone);
 }
 
