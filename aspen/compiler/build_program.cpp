@@ -14,6 +14,7 @@
 #include "aspen/compiler/memory/plan.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/compiler/placement/overlap_io.h"
+#include "aspen/compiler/placement/stages.h"
 #include "aspen/compiler/placement/task_cost.h"
 #include "aspen/compiler/stochastic_rounding.h"
 #include "aspen/compiler/task_waits.h"
@@ -99,6 +100,9 @@ class ProgramBuilder {
       request = kernel_request(*op);
       request.attrs = without_gradient(*op);
       request.half_partials = has_half_partials(*op, options_);
+      for (std::size_t i = 0; i < request.inputs.size(); ++i) {
+        request.inputs[i].stays = request.inputs[i].present && stays(op->input(i));
+      }
       if (roundings_) request.rounding = (*roundings_)[*op];
       ops.push_back(op.get());
       requests.push_back(&request);
@@ -108,6 +112,15 @@ class ProgramBuilder {
     for (std::size_t i = 0; i < ops.size(); ++i) made_[ops[i]].kernel = taken(kernels.of_request[i], *ops[i]);
     log::debug("kernels: {:.2f} ms, {} for {} ops", end_phase(options_, "kernels", start), kernels.num_made,
                ops.size());
+  }
+
+  // Whether it is a weight that the host alone writes, wherever it is read.
+  bool stays(const Value* value) const {
+    if (options_.training) return false;
+    while (value->producer() != nullptr && (value->producer()->is("load") || value->producer()->is("send"))) {
+      value = value->producer()->input(0);
+    }
+    return graph_.variable_of(value) != nullptr && !is_assigned_in_step(*value);
   }
 
   void choose(const std::vector<const Op*>& ops) {

@@ -31,11 +31,11 @@ KernelBench::~KernelBench() = default;
 
 std::size_t KernelBench::num_threads() const { return team_->num_threads(); }
 
-bool KernelBench::take_memory(const KernelRequest& request, std::size_t workspace_bytes) {
+bool KernelBench::take_memory(const KernelRequest& request, std::size_t workspace_bytes, std::size_t packed_bytes) {
   std::size_t operands = 0;
   for (const KernelInput& input : request.inputs) operands += input.present ? aligned(input.type.bytes()) : 0;
   for (const TensorType& output : request.outputs) operands += aligned(output.bytes());
-  const std::size_t bytes = operands + workspace_bytes;
+  const std::size_t bytes = operands + aligned(workspace_bytes) + packed_bytes;
   if (bytes > kMostBytes) return false;
   if (bytes > bytes_) {
     memory_ = ArenaMemory();
@@ -47,7 +47,9 @@ bool KernelBench::take_memory(const KernelRequest& request, std::size_t workspac
   const auto take = [&](std::size_t size) { return std::exchange(next, next + aligned(size)); };
   inputs_.clear();
   outputs_.clear();
+  stays_.clear();
   for (const KernelInput& input : request.inputs) {
+    stays_.push_back(input.stays);
     if (!input.present) {
       inputs_.push_back(nullptr);
       continue;
@@ -56,15 +58,19 @@ bool KernelBench::take_memory(const KernelRequest& request, std::size_t workspac
     inputs_.push_back(std::memset(take(size), is_floating(input.type.dtype) ? kByte : 0, size));
   }
   for (const TensorType& output : request.outputs) outputs_.push_back(take(output.bytes()));
-  workspace_ = next;
+  workspace_ = take(workspace_bytes);
+  packed_ = next;
   return true;
 }
 
 KernelBench::Clock::duration KernelBench::run(const Kernel& kernel, int count) {
-  const auto begin = Clock::now();
-  for (int i = 0; i < count; ++i) {
-    kernel.run({.inputs = inputs_, .outputs = outputs_, .workspace = workspace_, .step = &step_});
+  KernelArgs args{.inputs = inputs_, .outputs = outputs_, .workspace = workspace_, .step = &step_};
+  if (kernel.packed_bytes() != 0 && stays_.at(kernel.packed_input())) {
+    kernel.pack(args, packed_);
+    args.packed = packed_;
   }
+  const auto begin = Clock::now();
+  for (int i = 0; i < count; ++i) kernel.run(args);
   return (Clock::now() - begin) / count;
 }
 

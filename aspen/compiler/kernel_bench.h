@@ -20,10 +20,10 @@ class KernelBench {
   ~KernelBench();
 
   std::size_t num_threads() const;
-  // Memory for the operands of a request and for a workspace: normal floats, integers that are 0. False: there would be
-  // too much of it.
-  bool take_memory(const KernelRequest& request, std::size_t workspace_bytes);
-  // The time of one run of a kernel for that request.
+  // Memory for the operands of a request, for a workspace and for what is packed of an operand that stays: normal
+  // floats, integers that are 0. False: there would be too much of it.
+  bool take_memory(const KernelRequest& request, std::size_t workspace_bytes, std::size_t packed_bytes);
+  // The time of one run of a kernel for that request, in which operands that stay are packed.
   Clock::duration run(const Kernel& kernel, int count);
 
  private:
@@ -33,7 +33,8 @@ class KernelBench {
   std::size_t bytes_ = 0;  // of it
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
-  void* workspace_ = nullptr;
+  std::vector<bool> stays_;  // by input
+  void *workspace_ = nullptr, *packed_ = nullptr;
 };
 
 }  // namespace aspen

@@ -46,9 +46,12 @@ std::vector<KernelTrial::Entry> KernelTrial::make_entries(const KernelRequest& r
 }
 
 bool KernelTrial::take_memory(const KernelRequest& request, const std::vector<Entry>& entries) {
-  std::size_t workspace = 0;
-  for (const Entry& entry : entries) workspace = std::max(workspace, entry.kernel->workspace_bytes());
-  return bench_.take_memory(request, workspace);
+  std::size_t workspace = 0, packed = 0;
+  for (const Entry& entry : entries) {
+    workspace = std::max(workspace, entry.kernel->workspace_bytes());
+    packed = std::max(packed, entry.kernel->packed_bytes());
+  }
+  return bench_.take_memory(request, workspace, packed);
 }
 
 Clock::duration KernelTrial::run(const Entry& entry, int count) { return bench_.run(*entry.kernel, count); }

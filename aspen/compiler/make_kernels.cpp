@@ -22,7 +22,10 @@ struct RequestHash {
       add(static_cast<std::size_t>(type.dtype));
       for (std::int64_t extent : type.shape) add(static_cast<std::size_t>(extent));
     };
-    for (const KernelInput& input : request->inputs) input.present ? add_type(input.type) : add(1);
+    for (const KernelInput& input : request->inputs) {
+      input.present ? add_type(input.type) : add(1);
+      add(input.stays ? 1 : 0);
+    }
     for (const TensorType& output : request->outputs) add_type(output);
     add(request->half_partials ? 1 : 0);
     add(static_cast<std::size_t>(request->rounding.stream));

@@ -23,8 +23,8 @@ void visit(Stream& stream, BufferRef& place) {
 
 template <class Stream>
 void visit(Stream& stream, KernelInput& input) {
-  auto& [type, present] = input;
-  stream(type, present);
+  auto& [type, present, stays] = input;
+  stream(type, present, stays);
 }
 
 template <class Stream>

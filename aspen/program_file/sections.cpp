@@ -9,7 +9,7 @@ namespace aspen {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'A', 'S', 'P', 'E', 'N', 'P', 'R', 'G'};
-constexpr std::uint32_t kFormat = 3;
+constexpr std::uint32_t kFormat = 4;
 constexpr std::size_t kNameSize = 16, kAlignment = 64;
 constexpr std::array<std::byte, kAlignment> kFilling = {};
 

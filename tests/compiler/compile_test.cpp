@@ -16,6 +16,40 @@ TEST(Compile, RunsAnInferenceGraph) {
   EXPECT_EQ(y[0], (std::vector<float>{1, 0, 3, 4}));
 }
 
+// By op, for each of its inputs.
+std::vector<std::vector<bool>> what_stays(const CompileOptions& options) {
+  const Session session(R"(graph @main(%x: f32[2, 2]) {
+    variable %w: f32[2, 2] parameter
+    variable %total: f32[2, 2] buffer
+    %0: f32[2, 2] = dot(%x, %w)
+    %1: f32[2, 2] = dot(%0, %total)
+    assign(%total, %1)
+    %2: f32[] = reduce_sum(%1) {axes=[0, 1]}
+    %3: f32[] = loss(%2)
+    return y: %3
+  })",
+                        options);
+  std::vector<std::vector<bool>> found;
+  for (const Task& task : session.program().step) {
+    for (const Instruction& instruction : task.instructions) {
+      if (instruction.request.op != "dot") continue;
+      std::vector<bool>& stays = found.emplace_back();
+      for (const KernelInput& input : instruction.request.inputs) stays.push_back(input.stays);
+    }
+  }
+  return found;
+}
+
+TEST(Compile, WeightsStayInInferenceWhereverTheyAre) {
+  using V = std::vector<std::vector<bool>>;
+  CompileOptions options;
+  EXPECT_EQ(what_stays(options), (V{{false, true}, {false, false}}));
+  options.locations.weights.off_device = true;
+  EXPECT_EQ(what_stays(options), (V{{false, true}, {false, false}}));
+  options.training = true;
+  EXPECT_EQ(what_stays(options), (V{{false, false}, {false, false}}));
+}
+
 TEST(Compile, ReturnsInputsVariablesAliasesAndAValueTwice) {
   Session session(R"(graph @main(%x: f32[2]) {
     variable %w: f32[2] buffer

@@ -130,7 +130,8 @@ Fit fit_of(std::string_view candidate, const Shape& x, const Shape& w, const Con
 TEST(Candidates, WinogradTakesLargeConvolutions) {
   auto fit = [](const Shape& x, const Shape& w, const ConvAttrs& attrs) { return fit_of("winograd", x, w, attrs); };
   EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 3, 3}, plane(1, 1)), Fit::kBest);
-  EXPECT_EQ(fit({1, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kBest);
+  EXPECT_EQ(fit({4, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kBest);
+  EXPECT_EQ(fit({1, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kPoor);
   EXPECT_EQ(fit({8, 512, 2, 2}, {512, 512, 3, 3}, plane(1, 1)), Fit::kPoor);
   EXPECT_EQ(fit({8, 16, 56, 56}, {64, 16, 3, 3}, plane(1, 1)), Fit::kPoor);
   EXPECT_EQ(fit({8, 64, 56, 56}, {64, 64, 3, 3}, plane(2, 1)), Fit::kNone);
@@ -150,6 +151,33 @@ TEST(Candidates, PanelsTakeSmallPlanes) {
   EXPECT_EQ(fit({8, 7, 7, 7}, {64, 7, 3, 3}, plane(2, 1)), Fit::kPoor);
   EXPECT_EQ(fit({8, 256, 7, 7}, {72, 256, 3, 3}, plane(2, 1)), Fit::kNone);
   EXPECT_EQ(fit({8, 64, 7, 7}, {64, 32, 3, 3}, plane(1, 1, 2)), Fit::kNone);
+}
+
+// In inference weights are turned, and transformed, once.
+TEST(Candidates, WeightsThatStayArePacked) {
+  auto best = [](KernelRequest request, bool stays) {
+    request.inputs[1].stays = stays;
+    for (const CandidateOpinion& opinion : cpu().candidates(request)) {
+      if (opinion.fit == Fit::kBest) return opinion.name;
+    }
+    return std::string();
+  };
+  const Attrs linear = Attrs::of(DotAttrs{.transpose_b = true});
+  for (std::int64_t rows : {2, 8, 32}) {
+    const KernelRequest dot = request_of("dot", linear, {f32({rows, 512}), f32({1024, 512})});
+    EXPECT_EQ(best(dot, false), "own");
+    EXPECT_EQ(best(dot, true), "turned");
+    EXPECT_EQ(check_candidates(dot), 3);
+  }
+  EXPECT_EQ(best(request_of("dot", linear, {f32({1, 512}), f32({1024, 512})}), true), "vector");
+  EXPECT_EQ(best(request_of("dot", linear, {f32({8, 512}), f32({10, 512})}), true), "own");
+  EXPECT_EQ(best(request_of("dot", Attrs::of(DotAttrs{}), {f32({8, 512}), f32({512, 1024})}), true), "own");
+  const KernelRequest conv = request_of("conv", Attrs::of(plane(1, 1)), {f32({1, 256, 7, 7}), f32({256, 256, 3, 3})});
+  EXPECT_EQ(best(conv, false), "winograd");
+  EXPECT_EQ(best(conv, true), "winograd");
+  const KernelRequest deep = request_of("conv", Attrs::of(plane(1, 1)), {f32({1, 512, 7, 7}), f32({512, 512, 3, 3})});
+  EXPECT_EQ(best(deep, false), "panels");
+  EXPECT_EQ(best(deep, true), "winograd");
 }
 
 TEST(Candidates, ARequestForAnotherIsRefused) {

@@ -224,11 +224,11 @@ TEST_F(AspenRun, RefusesWhatItCannotRun) {
 TEST_F(AspenRun, AProgramOfANewerVersionIsRefused) {
   store(kLinear, {});
   std::fstream file(in("program"), std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(8).put('\x04');
+  file.seekp(8).put('\x05');
   file.close();
   EXPECT_EQ(run("@/program").text,
-            fmt::format("aspen-run: [program file] \"{}/program\" cannot be used: it is written in format 4, and this "
-                        "version reads format 3; export the model again. Write it again, or use another one.\n",
+            fmt::format("aspen-run: [program file] \"{}/program\" cannot be used: it is written in format 5, and this "
+                        "version reads format 4; export the model again. Write it again, or use another one.\n",
                         folder_.path.string()));
 }
 

@@ -80,8 +80,8 @@ TEST(Sections, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(refusal(bytes_of("short")), "it has 5 bytes, less than any program");
   EXPECT_EQ(refusal(std::vector<std::byte>(100)), "it does not begin like a program");
   std::vector<std::byte> newer = file;
-  newer[8] = std::byte{4};
-  EXPECT_EQ(refusal(newer), "it is written in format 4, and this version reads format 3; export the model again");
+  newer[8] = std::byte{5};
+  EXPECT_EQ(refusal(newer), "it is written in format 5, and this version reads format 4; export the model again");
   file[file.size() - 600] ^= std::byte{1};
   EXPECT_EQ(refusal(file), "section \"state\" was changed");
 }

@@ -126,8 +126,10 @@ def test_without_a_cache_rules_decide(said):
 def test_what_is_kept_is_not_timed_again(tmp_path, said):
     train(tmp_path / "programs")
     assert any(line.endswith(" is taken") for line in said())
-    poptorch.inferenceModel(Net(), options(tmp_path / "programs"))(X)  # another program, with requests of the first
+    train(tmp_path / "programs", cuts=True)  # another program, with requests of the first
     assert not any("conv" in line for line in said())
+    poptorch.inferenceModel(Net(), options(tmp_path / "programs"))(X)  # its weights stay, which makes other requests
+    assert any("conv" in line and "stays" in line for line in said())
 
 
 def test_placements_train_the_same_bits(tmp_path):

@@ -71,6 +71,7 @@ std::string to_string(const KernelRequest& request) {
   std::string inputs, outputs;
   for (const auto& input : request.inputs) {
     inputs += (inputs.empty() ? "" : ", ") + (input.present ? to_string(input.type) : std::string("_"));
+    if (input.stays) inputs += " stays";
   }
   for (const auto& output : request.outputs) outputs += (outputs.empty() ? "" : ", ") + to_string(output);
   return fmt::format("{}({}) -> {} {}", request.op, inputs, outputs, request.attrs.to_string());

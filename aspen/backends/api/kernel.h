@@ -28,10 +28,12 @@ class ThreadTeam {
   virtual void run(std::int64_t num_chunks, const std::function<void(std::int64_t chunk)>& work) = 0;
 };
 
-// What is to be computed. An optional input that is absent has present == false.
+// What is to be computed. An optional input that is absent has present == false. One that `stays` is a weight in
+// inference, which the host alone writes: what a kernel packs of it can be expected to be packed once. That holds for
+// an op wherever it is placed, so that a choice by it does, too.
 struct KernelInput {
   TensorType type;
-  bool present = true;
+  bool present = true, stays = false;
   bool operator==(const KernelInput&) const = default;
 };
 

@@ -117,6 +117,7 @@ std::optional<KernelRequest> widened_request(const KernelRequest& request, const
     has_any = true;
   };
   for (KernelInput& input : wide.inputs) {
+    input.stays = false;  // a copy of it, made in every run
     if (input.present && ports == FloatPorts::kAll) widen(input.type);
   }
   for (TensorType& output : wide.outputs) widen(output);

@@ -138,7 +138,7 @@ class KernelTimes {
 
   double measure(const Instruction& instruction) {
     const Kernel& kernel = *instruction.kernel;
-    if (!bench_.take_memory(instruction.request, kernel.workspace_bytes())) return 0;
+    if (!bench_.take_memory(instruction.request, kernel.workspace_bytes(), kernel.packed_bytes())) return 0;
     kernel.reserve(bench_.num_threads());
     const Clock::duration first = std::max(bench_.run(kernel, 1), Clock::duration(1));
     const int repeats = static_cast<int>(std::clamp<Clock::rep>(kWorthTiming / first, 1, kMostRepeats));

@@ -27,6 +27,7 @@ struct ConvRequest {
   ConvAttrs attrs;
   ConvTypes types;
   ConvFinish finish = {};
+  bool kernels_stay = false;
 };
 
 ConvRequest read(ConvPass pass, const KernelRequest& request) {
@@ -39,9 +40,10 @@ ConvRequest read(ConvPass pass, const KernelRequest& request) {
     case ConvPass::kForward: break;
   }
   bool bias = request.inputs.size() > 2 && request.inputs[2].present;
-  if (request.op != "conv_affine") return {request.attrs.as<ConvAttrs>(), {a, b, result, bias}};
+  const bool stay = request.inputs[1].stays;
+  if (request.op != "conv_affine") return {request.attrs.as<ConvAttrs>(), {a, b, result, bias}, {}, stay};
   const auto& affine = request.attrs.as<ConvAffineAttrs>();
-  return {affine.conv, {a, b, result, bias}, ConvFinish(affine)};
+  return {affine.conv, {a, b, result, bias}, ConvFinish(affine), stay};
 }
 
 // One spatial axis is the last of two.
@@ -166,15 +168,17 @@ bool is_winograd(const ConvRequest& c) {
 //   8, 512, 7x7:  10.9/10.7  12.1/12.8  12.9/14.3      1, 512, 7x7:   3.7/2.2   3.7/2.4   2.9/3.4
 // So: where channels are so many that products outweigh the transforms, and pixels so many that they outweigh the
 // transforms of the weights.
-// Kernels are transformed in every run, but in inference only once, which pays for an image alone (microseconds of one
-// core, 3x3 kernels of 512 channels to 512, 7x7 pixels, fewer products / panels: one image 550/940 in inference,
-// 2160/1740 in training; 4 images 4340/5390 in training).
+// Kernels are transformed in every run, but in inference only once (microseconds of one core, 3x3 kernels of 512
+// channels to 512, fewer products / panels: one image of 7x7 pixels 550/940, of 2x2 173/92; transformed in every run
+// 2160/1740, four images of 7x7 4340/5390).
 Opinion judge_winograd(ConvPass pass, const ConvRequest& c) {
   if (!is_winograd(c)) return {Fit::kNone, "no 3x3 kernel, or strides, dilation, groups"};
   const std::int64_t channels = c.types.x.shape[1], outputs = c.types.y.shape[1];
   const std::int64_t fewer = std::min(channels, outputs), kernels = channels * outputs;
   const std::int64_t pixels = c.types.y.numel() / outputs;
-  if (pass == ConvPass::kForward && fewer >= 32 && pixels * 6000 >= kernels) return {Fit::kBest, "fewer products"};
+  if (pass == ConvPass::kForward && fewer >= 32 && pixels * (c.kernels_stay ? 16384 : 1400) >= kernels) {
+    return {Fit::kBest, "fewer products"};
+  }
   if (fewer < 24 || pixels * 1024 < kernels) return {Fit::kPoor, "transforms outweigh the products"};
   return fewer < 32 || pixels * 512 < kernels ? Opinion{Fit::kClose, "transforms take as long as they save"}
                                               : Opinion{Fit::kBest, "fewer products"};
