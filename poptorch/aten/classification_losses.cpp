@@ -11,15 +11,21 @@ const char* name_of_reduction(Reduction reduction) {
   return reduction == Reduction::kNone ? "none" : reduction == Reduction::kMean ? "mean" : "sum";
 }
 
+aspen::NllAttrs nll_attrs(const Call& call) {
+  return {call.integer("ignore_index"), name_of_reduction(reduction_of(call))};
+}
+
+Value* class_weight(Call& call, const Expr& x) {
+  return call.has("weight") ? build::cast(call.b, call.value("weight"), x.dtype()) : nullptr;
+}
+
 struct Likelihood {
   Expr loss, total_weight;
 };
 
 // log_p (N, C, ...), target (N, ...)
-Likelihood nll(Call& call, Expr log_p, Expr target, Reduction reduction) {
-  Value* weight = call.has("weight") ? build::cast(call.b, call.value("weight"), log_p.dtype()) : nullptr;
-  aspen::NllAttrs attrs{call.integer("ignore_index"), name_of_reduction(reduction)};
-  aspen::Op* op = call.b.emit("nll", {log_p.v, target.v, weight}, attrs);
+Likelihood nll(Call& call, Expr log_p, Expr target) {
+  aspen::Op* op = call.b.emit("nll", {log_p.v, target.v, class_weight(call, log_p)}, nll_attrs(call));
   return {expr(call, op->output(0)), expr(call, op->output(1))};
 }
 
@@ -57,7 +63,7 @@ void give(Call& call, Expr loss, bool unbatched) {
 Handler nll_loss(bool with_total) {
   return [with_total](Call& call) {
     Examples e = examples(call, true);
-    Likelihood l = nll(call, e.x, e.target, reduction_of(call));
+    Likelihood l = nll(call, e.x, e.target);
     give(call, l.loss, e.unbatched);
     if (with_total) call.result(l.total_weight.v, call.dtype("self"));
   };
@@ -89,30 +95,6 @@ void soft_cross_entropy(Call& call, double smoothing) {
   give(call, reduction == Reduction::kSum ? total : total / static_cast<double>(loss.numel()), e.unbatched);
 }
 
-// (1 - s) nll + s / C * sum_c -w_c log p_c, both over the same total weight.
-void smoothed_cross_entropy(Call& call, double smoothing) {
-  Examples e = examples(call, true);
-  Expr x = in_float(e.x);
-  double share = smoothing / static_cast<double>(x.size(1));
-  Expr log_p = expr(call, call.b.make("log_softmax", {x.v}, aspen::SoftmaxAttrs{1}));
-  Expr weighted =
-      call.has("weight") ? log_p * reshape(in_float(expr(call, call.value("weight"))), class_shape(x)) : log_p;
-  Expr counted = e.target != static_cast<double>(call.integer("ignore_index"));
-  Expr spread = where(counted, -sum(weighted, {1}), 0.0);
-  Reduction reduction = reduction_of(call);
-  if (reduction == Reduction::kMean) {
-    Likelihood l = nll(call, log_p, e.target, Reduction::kSum);
-    Expr total = sum(spread, all_axes(spread.shape()));
-    Expr weight = l.total_weight;
-    Expr nothing = weight == 0.0;
-    Expr divisor = where(nothing, 1.0, weight);
-    return give(call, where(nothing, 0.0, (l.loss * (1 - smoothing) + total * share) / divisor), e.unbatched);
-  }
-  Likelihood l = nll(call, log_p, e.target, reduction);
-  Expr rest = reduction == Reduction::kSum ? sum(spread, all_axes(spread.shape())) : spread;
-  give(call, l.loss * (1 - smoothing) + rest * share, e.unbatched);
-}
-
 // cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, float
 // label_smoothing=0.)
 void cross_entropy_loss(Call& call) {
@@ -120,10 +102,10 @@ void cross_entropy_loss(Call& call) {
   if (smoothing < 0 || smoothing > 1)
     throw UserError("[cross_entropy] label_smoothing {} is not between 0 and 1.", smoothing);
   if (is_float(call.dtype("target"))) return soft_cross_entropy(call, smoothing);
-  if (smoothing > 0) return smoothed_cross_entropy(call, smoothing);
   Examples e = examples(call, true);
-  Expr log_p = expr(call, call.b.make("log_softmax", {in_float(e.x).v}, aspen::SoftmaxAttrs{1}));
-  give(call, nll(call, log_p, e.target, reduction_of(call)).loss, e.unbatched);
+  Expr x = in_float(e.x);
+  aspen::CrossEntropyAttrs attrs{nll_attrs(call), smoothing};
+  give(call, expr(call, call.b.make("cross_entropy", {x.v, e.target.v, class_weight(call, x)}, attrs)), e.unbatched);
 }
 
 }  // namespace

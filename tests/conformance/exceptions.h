@@ -27,20 +27,25 @@ struct NoGradient {
   std::string_view op, port, reason;
 };
 inline constexpr NoGradient kNoGradients[] = {
+    {"cross_entropy", "weight", "class weights are constants of the loss, as in PyTorch"},
+    {"cross_entropy", "total_weight", "a normaliser for the gradient kernel, made of constants"},
+    {"cross_entropy", "top", "kept for the gradient kernel, and read by nothing else"},
+    {"cross_entropy", "sum", "the same"},
     {"graft", "value", "its gradient goes another way: this is what the op is for"},
     {"igamma", "a", "PyTorch has none either, and the front end refuses to train by it"},
     {"igammac", "a", "the same"},
     {"lstm_gates", "gates", "kept for the gradient kernel, and read by nothing else"},
-    {"nll", "weight", "class weights are constants of the loss, as in PyTorch"},
-    {"nll", "total_weight", "a normaliser for the gradient kernel, made of constants"},
+    {"nll", "weight", "as in cross_entropy"},
+    {"nll", "total_weight", "the same"},
     {"zeta", "a", "as igamma"},
 };
 
 // Ops that do not take all their operands in bfloat16: settings, sums, statistics and the bias of conv_float among them
 // are float32 whatever the type of the weights, and round_at_random rounds nothing else.
 inline constexpr std::string_view kNotInBFloat16[] = {
-    "adam",     "batch_norm_grad",   "clip_scale",     "conv_float",  "lamb",    "lamb_norms", "lamb_step",
-    "nll_grad", "loss_scale_update", "normalize_grad", "replica_sum", "rmsprop", "sgd",        "round_at_random"};
+    "adam",           "batch_norm_grad", "clip_scale", "conv_float", "cross_entropy_grad",
+    "lamb",           "lamb_norms",      "lamb_step",  "nll_grad",   "loss_scale_update",
+    "normalize_grad", "replica_sum",     "rmsprop",    "sgd",        "round_at_random"};
 
 inline bool refuses_bfloat16(std::string_view op) {
   for (std::string_view name : kNotInBFloat16) {

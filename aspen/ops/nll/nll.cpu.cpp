@@ -1,38 +1,24 @@
-// Targets are dealt out to the threads in chunks. Sums of chunks meet in their order, and so do mistakes: the first
-// wrong target is the one that is told.
+// Targets are dealt out to the threads in chunks.
 #include "aspen/ops/nll/nll.h"
 
 #include <algorithm>
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
-#include "aspen/ops/nll/targets.h"
+#include "aspen/ops/nll/partial_losses.cpu.h"
 
 namespace aspen {
 namespace {
 
 constexpr double kTargetCost = 4;  // nanoseconds; mostly a wait for memory
-constexpr std::int64_t kNone = -1;
 
-// What a chunk leaves in the workspace.
-struct Partial {
-  double sum, total;
-  std::int64_t wrong;  // its first wrong target, or kNone
-};
-
-struct NllPlan {
-  NllLayout layout;
-  std::int64_t ignored;
-  bool none, mean;  // the reduction
+struct NllPlan : TargetPlan {
   Chunks chunks;
-  std::string op;
 
   NllPlan(const KernelRequest& request, const Shape& x)
-      : layout(x), ignored(request.attrs.as<NllAttrs>().ignore_index),
-        none(request.attrs.as<NllAttrs>().reduction == "none"), mean(request.attrs.as<NllAttrs>().reduction == "mean"),
-        chunks(cut_elements(layout.targets(), kTargetCost)), op(request.op) {}
+      : TargetPlan(request.op, request.attrs.as<NllAttrs>(), x), chunks(cut_elements(layout.targets(), kTargetCost)) {}
 
-  std::size_t workspace_bytes() const { return static_cast<std::size_t>(chunks.count()) * sizeof(Partial); }
+  std::size_t workspace_bytes() const { return static_cast<std::size_t>(chunks.count()) * sizeof(PartialLoss); }
 
   // Calls f(position in target, position in x, class) for every target of the chunk that counts; returns the first that
   // is wrong.
@@ -42,18 +28,12 @@ struct NllPlan {
     for (std::int64_t at = chunk.begin; at < chunk.end; ++at) {
       std::int64_t t = target[at];
       if (t != ignored) {
-        if (t < 0 || t >= layout.classes) return at;
+        if (is_wrong(t)) return at;
         f(at, (n * layout.classes + t) * layout.inner + i, t);
       }
       if (++i == layout.inner) ++n, i = 0;
     }
-    return kNone;
-  }
-
-  void check(const Partial* parts, const std::int32_t* target) const {
-    for (std::int64_t c = 0; c < chunks.count(); ++c) {
-      if (parts[c].wrong != kNone) fail_target(op, layout, parts[c].wrong, target[parts[c].wrong], ignored);
-    }
+    return kNoTarget;
   }
 };
 
@@ -67,7 +47,7 @@ void nll(const NllPlan& plan, const KernelArgs& args) {
   const auto *x = static_cast<const float*>(args.inputs[0]), *weight = static_cast<const float*>(args.inputs[2]);
   const auto* target = static_cast<const std::int32_t*>(args.inputs[1]);
   auto* loss = static_cast<float*>(args.outputs[0]);
-  auto* parts = static_cast<Partial*>(args.workspace);
+  auto* parts = static_cast<PartialLoss*>(args.workspace);
   for_each_chunk(args, plan.chunks, [&](const Chunk& chunk) {
     double sum = 0, total = 0;
     if (plan.none) std::fill(loss + chunk.begin, loss + chunk.end, 0.0f);
@@ -80,21 +60,15 @@ void nll(const NllPlan& plan, const KernelArgs& args) {
     });
     parts[chunk.index] = {sum, total, wrong};
   });
-  plan.check(parts, target);
-  double sum = 0, total = 0;
-  for (std::int64_t c = 0; c < plan.chunks.count(); ++c) {
-    sum += parts[c].sum;
-    total += parts[c].total;
-  }
-  if (!plan.none) *loss = static_cast<float>(!plan.mean ? sum : total == 0 ? 0 : sum / total);
-  *static_cast<float*>(args.outputs[1]) = static_cast<float>(total);
+  plan.check(parts, plan.chunks.count(), target);
+  plan.finish(parts, plan.chunks.count(), loss, static_cast<float*>(args.outputs[1]));
 }
 
 void nll_grad(const NllPlan& plan, const Chunks& zeros, const KernelArgs& args) {
   const auto* target = static_cast<const std::int32_t*>(args.inputs[0]);
   const auto *weight = static_cast<const float*>(args.inputs[1]), *g = static_cast<const float*>(args.inputs[3]);
   auto* dx = static_cast<float*>(args.outputs[0]);
-  auto* parts = static_cast<Partial*>(args.workspace);
+  auto* parts = static_cast<PartialLoss*>(args.workspace);
   float total = *static_cast<const float*>(args.inputs[2]);
   float scale = plan.mean && total != 0 ? 1 / total : 1.0f;
   for_each_chunk(args, zeros, [&](const Chunk& chunk) { std::fill(dx + chunk.begin, dx + chunk.end, 0.0f); });
@@ -105,7 +79,7 @@ void nll_grad(const NllPlan& plan, const Chunks& zeros, const KernelArgs& args) 
     });
     parts[chunk.index] = {0, 0, wrong};
   });
-  plan.check(parts, target);
+  plan.check(parts, plan.chunks.count(), target);
 }
 
 std::unique_ptr<Kernel> make_nll(const KernelRequest& request, std::string& why) {
@@ -129,6 +103,7 @@ std::unique_ptr<Kernel> make_nll_grad(const KernelRequest& request, std::string&
 void register_nll_cpu(KernelRegistry& kernels) {
   kernels.add("nll", make_nll);
   kernels.add("nll_grad", make_nll_grad);
+  register_cross_entropy_cpu(kernels);
 }
 
 }  // namespace aspen

@@ -1,4 +1,4 @@
-// Attributes of negative log likelihood.
+// Attributes of negative log likelihood and cross entropy.
 #pragma once
 
 #include "aspen/base/attrs.h"
@@ -14,6 +14,18 @@ struct NllAttrs {
   void visit(AttrVisitor& v) {
     v("ignore_index", ignore_index);
     v("reduction", reduction);
+  }
+};
+
+// cross_entropy(x (N, C, ...), target i32 (N, ...), weight? (C)) -> (loss, total_weight, top, sum): nll of log_softmax.
+// cross_entropy_grad(x, target, weight?, total_weight, g, top?, sum?).
+struct CrossEntropyAttrs {
+  NllAttrs nll;
+  double smoothing = 0;  // this share of the target belongs to all classes alike
+
+  void visit(AttrVisitor& v) {
+    nll.visit(v);
+    v("smoothing", smoothing);
   }
 };
 

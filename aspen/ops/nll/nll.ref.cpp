@@ -6,6 +6,9 @@
 #include "aspen/ops/nll/targets.h"
 
 namespace aspen {
+
+void register_cross_entropy_ref(KernelRegistry& kernels);  // in cross_entropy.ref.cpp
+
 namespace {
 
 // Calls f(position in target, position in x, class) for every target that counts.
@@ -69,6 +72,7 @@ void nll_grad(const KernelCall& call) {
 void register_nll_ref(KernelRegistry& kernels) {
   kernels.add("nll", nll);
   kernels.add("nll_grad", nll_grad);
+  register_cross_entropy_ref(kernels);
 }
 
 }  // namespace aspen

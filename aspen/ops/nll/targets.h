@@ -1,4 +1,4 @@
-// How kernels of nll read their targets; shared by all backends so that they mean and say the same.
+// How kernels of nll and cross_entropy read their targets; shared by all backends so that they mean and say the same.
 #pragma once
 
 #include "aspen/base/error.h"
