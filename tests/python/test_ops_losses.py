@@ -1,5 +1,6 @@
 """Every loss with every reduction: values and gradients against eager PyTorch."""
 
+import poptorch
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,7 @@ P, BITS = uniform(0.1, 0.9, 5, 4), booleans(5, 4).float()
 CLASSES = integers(0, 4, 5)
 IGNORING = torch.tensor([1, -100, 3, 0, -100])
 PICTURE, PICTURE_CLASSES = normal(2, 4, 3, 2), integers(0, 4, 2, 3, 2)
+VOCABULARY, WORDS = normal(6, 1500) * 3, torch.tensor([3, 7, -100, 1499, 0, 7])
 SIGNS = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0])
 WEIGHT = positive(4)
 
@@ -61,6 +63,14 @@ LOSSES = {
         [X, CLASSES, WEIGHT]),
     "cross_entropy smoothing": (lambda r, x, t, w: F.cross_entropy(x, t, w.detach(), reduction=r, label_smoothing=0.2),
         [X, IGNORING, WEIGHT]),
+    "cross_entropy smoothing only": (lambda r, x, t: F.cross_entropy(x, t, reduction=r, label_smoothing=1.0),
+        [X, CLASSES]),
+    "cross_entropy vocabulary": (lambda r, x, t: F.cross_entropy(x, t, reduction=r), [VOCABULARY, WORDS]),
+    "cross_entropy vocabulary smoothing": (lambda r, x, t, w: F.cross_entropy(x, t, w.detach(), reduction=r,
+        ignore_index=7, label_smoothing=0.1), [VOCABULARY, WORDS.abs(), positive(1500)]),
+    "cross_entropy large": (lambda r, x, t: F.cross_entropy(x * 1000 + 1e4, t, reduction=r), [X, CLASSES]),
+    "cross_entropy picture smoothing": (lambda r, x, t, w: F.cross_entropy(x, t, w.detach(), reduction=r,
+        ignore_index=1, label_smoothing=0.3), [PICTURE, PICTURE_CLASSES, WEIGHT]),
     "cross_entropy picture": (lambda r, x, t: F.cross_entropy(x, t, reduction=r), [PICTURE, PICTURE_CLASSES]),
     "cross_entropy of one": (lambda r, x, t: F.cross_entropy(x, t, reduction=r), [normal(4), torch.tensor(2)]),
     "cross_entropy probabilities": (lambda r, x, y, w: F.cross_entropy(x, y.softmax(1), w.detach(), reduction=r,
@@ -103,6 +113,56 @@ def test_matches_eager(case):
 
 def test_mean_over_ignored_labels_is_zero():
     case = Case("all ignored", lambda x, t: F.cross_entropy(x, t), [X, torch.full((5,), -100)])
-    import poptorch
     executor = poptorch.inferenceModel(compare.Wrapped(case, False), compare.options())
     assert executor(torch.zeros(1), case.inputs[1])[0] == 0
+
+
+class Classifier(torch.nn.Module):
+    def __init__(self, loss):
+        super().__init__()
+        torch.manual_seed(3)
+        self.layers = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1500))
+        self.loss = loss
+
+    def forward(self, x, target):
+        return self.loss(self.layers(x), target)
+
+
+def with_log_probabilities(x, target):
+    log_p = x.log_softmax(1)
+    return F.nll_loss(log_p, target), log_p
+
+
+TRAINED = {
+    "cross_entropy": (F.cross_entropy, {"cross_entropy", "cross_entropy_grad"}),
+    "smoothing": (lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1), {"cross_entropy", "cross_entropy_grad"}),
+    "nll of log_softmax": (lambda x, t: F.nll_loss(x.log_softmax(-1), t), {"cross_entropy", "cross_entropy_grad"}),
+    "log probabilities": (with_log_probabilities, {"log_softmax", "nll", "cross_entropy_grad"}),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_ten_steps_of_training_match_eager(name, tmp_path, monkeypatch):
+    """And nothing but these ops is there for the loss."""
+    loss, ops = TRAINED[name]
+    monkeypatch.setenv("ASPEN_DUMP", str(tmp_path))
+    model, eager = Classifier(loss), Classifier(loss)
+    trainer = poptorch.trainingModel(model, compare.options(), poptorch.optim.SGD(model.parameters(), lr=0.5))
+    optimizer = torch.optim.SGD(eager.parameters(), lr=0.5)
+    x, target = normal(6, 6), WORDS
+    for _ in range(10):
+        results, expected = trainer(x, target), eager(x, target)
+        results, expected = ((r if isinstance(r, tuple) else (r,)) for r in (results, expected))
+        optimizer.zero_grad()
+        expected[0].backward()
+        optimizer.step()
+        for result, wanted in zip(results, expected):
+            torch.testing.assert_close(result, wanted.detach(), rtol=1e-5, atol=1e-5)
+    trainer.copyWeightsToHost()
+    for ours, wanted in zip(model.parameters(), eager.parameters()):
+        torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-5)
+    trainer.destroy()
+    graph = max(tmp_path.iterdir()).read_text()
+    there = {op for op in ("log_softmax", "log_softmax_grad", "nll", "nll_grad", "cross_entropy", "cross_entropy_grad")
+             if f" = {op}(" in graph}
+    assert there == ops

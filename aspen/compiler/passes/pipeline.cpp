@@ -14,6 +14,7 @@
 #include "aspen/compiler/passes/fuse_batch_last.h"
 #include "aspen/compiler/passes/fuse_batch_norms.h"
 #include "aspen/compiler/passes/fuse_convolutions.h"
+#include "aspen/compiler/passes/fuse_cross_entropy.h"
 #include "aspen/compiler/passes/group_elementwise.h"
 #include "aspen/compiler/passes/hold_inputs.h"
 #include "aspen/compiler/passes/insert_optimizer.h"
@@ -62,6 +63,7 @@ const Pass kSimplifyBodies{
     "simplify_bodies", "simplify what loops and branches run", simplify_bodies, {}, {kBodiesSimplified}};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
 const Pass kFuseAttention{"fuse_attention", "let one op do all that attention is made of", fuse_attention};
+const Pass kFuseCrossEntropy{"fuse_cross_entropy", "let one op do log_softmax and nll", fuse_cross_entropy};
 const Pass kPutBatchLast{"put_batch_last", "let images of few channels lie batch last", put_batch_last};
 const Pass kFuseBatchLast{"fuse_batch_last", "let convolutions of such images do what follows them", fuse_batch_last};
 const Pass kFitBudget{"fit_budget", "see that the program keeps to its memory budget", fit_budget};
@@ -118,6 +120,7 @@ std::vector<Pass> common_pipeline() {
       kRemoveDead,
       // What runs as one op and rounds otherwise: the same in every placement.
       kFuseAttention,
+      kFuseCrossEntropy,
       // In which order images lie, and what that lets run as one op.
       kPutBatchLast,
       kFuseBatchLast,
@@ -181,12 +184,12 @@ std::vector<Pass> passes_after(std::string_view name, bool training) {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,      kDifferentiate,    kCutStages,      kAnchorGradients, kAccumulateGradients, kInsertOptimizer,
-      kAnchorTensors,   kHoldInputs,       kRemoveMarkers,  kRoundProducts,   kCanonicalise,        kFoldConstants,
-      kJoinPads,        kMergeCommon,      kSimplifyBodies, kRemoveDead,      kFuseAttention,       kPutBatchLast,
-      kFuseBatchLast,   kFitBudget,        kRecompute,      kShardWeights,    kPlaceVariables,      kPartition,
-      kInsertTransfers, kNarrowInputs,     kOverlapIo,      kOverlapLoads,    kFuseConvolutions,    kFuseBatchNorms,
-      kRepeatQuick,     kGroupElementwise, kSchedule};
+      kSelectLoss,     kDifferentiate,   kCutStages,        kAnchorGradients, kAccumulateGradients, kInsertOptimizer,
+      kAnchorTensors,  kHoldInputs,      kRemoveMarkers,    kRoundProducts,   kCanonicalise,        kFoldConstants,
+      kJoinPads,       kMergeCommon,     kSimplifyBodies,   kRemoveDead,      kFuseAttention,       kFuseCrossEntropy,
+      kPutBatchLast,   kFuseBatchLast,   kFitBudget,        kRecompute,       kShardWeights,        kPlaceVariables,
+      kPartition,      kInsertTransfers, kNarrowInputs,     kOverlapIo,       kOverlapLoads,        kFuseConvolutions,
+      kFuseBatchNorms, kRepeatQuick,     kGroupElementwise, kSchedule};
   return passes;
 }
 
