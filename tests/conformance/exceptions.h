@@ -27,6 +27,8 @@ struct NoGradient {
   std::string_view op, port, reason;
 };
 inline constexpr NoGradient kNoGradients[] = {
+    {"attention", "mask", "fuse_attention leaves masks that are trained as they are"},
+    {"attention", "log_sum", "kept for the gradient kernel, and read by nothing else"},
     {"cross_entropy", "weight", "class weights are constants of the loss, as in PyTorch"},
     {"cross_entropy", "total_weight", "a normaliser for the gradient kernel, made of constants"},
     {"cross_entropy", "top", "kept for the gradient kernel, and read by nothing else"},
@@ -42,10 +44,12 @@ inline constexpr NoGradient kNoGradients[] = {
 
 // Ops that do not take all their operands in bfloat16: settings, sums, statistics and the bias of conv_float among them
 // are float32 whatever the type of the weights, and round_at_random rounds nothing else.
-inline constexpr std::string_view kNotInBFloat16[] = {
-    "adam",           "batch_norm_grad", "clip_scale", "conv_float", "cross_entropy_grad",
-    "lamb",           "lamb_norms",      "lamb_step",  "nll_grad",   "loss_scale_update",
-    "normalize_grad", "replica_sum",     "rmsprop",    "sgd",        "round_at_random"};
+inline constexpr std::string_view kNotInBFloat16[] = {"adam",           "attention_grad",    "batch_norm_grad",
+                                                      "clip_scale",     "conv_float",        "cross_entropy_grad",
+                                                      "lamb",           "lamb_norms",        "lamb_step",
+                                                      "nll_grad",       "loss_scale_update", "normalize_grad",
+                                                      "replica_sum",    "rmsprop",           "sgd",
+                                                      "round_at_random"};
 
 inline bool refuses_bfloat16(std::string_view op) {
   for (std::string_view name : kNotInBFloat16) {

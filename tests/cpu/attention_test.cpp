@@ -19,6 +19,13 @@ struct Sizes {
     types.push_back(mask);
     return types;
   }
+  // Of the gradient.
+  InputTypes with_results(const std::optional<TensorType>& mask) const {
+    const TensorType y = f32({batch, rows, heads, width});
+    InputTypes types = operands();
+    types.insert(types.end(), {y, f32({batch, heads, rows}), y, mask});
+    return types;
+  }
 };
 
 // One row and a few, which are multiplied from where they lie; one head and several; more keys than a panel has columns
@@ -51,6 +58,37 @@ TEST(Attention, TakesMasksThatSamplesHeadsAndRowsShare) {
       }
     }
   }
+}
+
+// So many rows and keys that gradients of keys and values are added up over several blocks, of whole vectors or not.
+TEST(Attention, GradientMatchesTheReference) {
+  std::vector<Sizes> sizes = kSizes;
+  sizes.insert(sizes.end(), {{1, 150, 700, 2, 16, 32}, {2, 110, 900, 1, 32, 16}, {1, 90, 1200, 1, 5, 16}});
+  for (const Sizes& s : sizes) {
+    for (const bool by_row : {false, true}) {
+      const Shape mask{1, s.heads, by_row ? s.rows : 1, s.keys};
+      compare("attention_grad", kScaled, s.with_results(std::nullopt), {.tolerance = kTolerance});
+      compare("attention_grad", kScaled, s.with_results(f32(mask)), {.tolerance = kTolerance});
+      compare("attention_grad", Attrs::of(AttentionAttrs{.scale = -0.3, .fill = -2}),
+              s.with_results(TensorType{DType::kBool, mask}), {.tolerance = kTolerance});
+    }
+  }
+}
+
+// A row of which all keys are hidden has no weights; its query has no gradient all the same.
+TEST(Attention, GradientReadsNothingBehindInfinity) {
+  constexpr std::int64_t kRows = 2, kKeys = 3;
+  const TensorType q = f32({1, kRows, 1, 2}), k = f32({1, kKeys, 1, 2}), hidden{DType::kBool, {1, 1, kRows, kKeys}};
+  const KernelRequest request =
+      request_of("attention_grad", Attrs::of(AttentionAttrs{}), {q, k, k, q, f32({1, 1, kRows}), q, hidden});
+  const std::vector<float> x(kKeys * 2, 0.5f), log_sum{1.5f, -std::numeric_limits<float>::infinity()};
+  const bool mask[kRows * kKeys] = {false, true, false, true, true, true};
+  const auto gradients =
+      run_kernel(tuned_backend(), request, {x.data(), x.data(), x.data(), x.data(), log_sum.data(), x.data(), mask});
+  const float* dq = gradients[0].as<float>();
+  for (int i = 0; i < 2 * kRows; ++i) EXPECT_FALSE(std::isnan(dq[i]));
+  EXPECT_EQ(dq[2], 0.0f);
+  for (int i = 0; i < 2 * kKeys; ++i) EXPECT_TRUE(std::isnan(gradients[2].as<float>()[i]));
 }
 
 TEST(Attention, TakesMasksThatSomeInARowShare) {
@@ -100,9 +138,13 @@ TEST(Attention, TakesAnyByteOfAMaskAsBool) {
 
 TEST(Attention, NeedsLittleMemory) {
   constexpr std::int64_t kLong = 4096;
-  const Sizes s{1, kLong, kLong, 2, 16, 16};
-  const auto kernel = tuned_backend().create_kernel(request_of("attention", kScaled, s.operands()));
-  EXPECT_LT(kernel->workspace_bytes(), sizeof(float) * 2 * kLong * kLong / 8);
+  for (const std::int64_t depth : {16, 5}) {
+    const Sizes s{1, kLong, kLong, 2, depth, 16};
+    for (const auto& request : {request_of("attention", kScaled, s.operands()),
+                                request_of("attention_grad", kScaled, s.with_results(std::nullopt))}) {
+      EXPECT_LT(tuned_backend().create_kernel(request)->workspace_bytes(), sizeof(float) * 2 * kLong * kLong / 8);
+    }
+  }
 }
 
 }  // namespace

@@ -79,6 +79,9 @@ std::vector<HalfCase> sums() {
   const TensorType heads = f16({2, 43, 3, 20}), hidden{DType::kBool, {1, 1, 43, 43}};
   cases.push_back({"attention", Attrs::of(AttentionAttrs{.scale = 0.2}), {heads, heads, heads, f16({2, 1, 1, 43})}});
   cases.push_back({"attention", Attrs::of(AttentionAttrs{.fill = -2}), {heads, heads, heads, hidden}});
+  cases.push_back({"attention_grad",
+                   Attrs::of(AttentionAttrs{.scale = 0.2}),
+                   {heads, heads, heads, heads, f32({2, 3, 43}), heads, hidden}});
   Attrs norm = Attrs::of(NormalizeAttrs{{0, 2, 3}, 1e-5});
   cases.push_back({"normalize", norm, {f16(x)}});
   cases.push_back({"normalize_grad", norm, {f16(x), f32(statistics), f16(x)}});  // statistics stay in float

@@ -1,5 +1,6 @@
 """Attention as one op: layers as users write them beside eager PyTorch, and what of them runs fused."""
 
+import copy
 import math
 import os
 import re
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from support.models import FunctionModel, quiet
+from support.models import FunctionModel, quiet, train
 from support.tensors import normal
 
 BLOCKED = torch.ones(7, 7, dtype=torch.bool).triu(1)
@@ -157,28 +158,100 @@ def test_weights_that_are_asked_for_stay(tmp_path, monkeypatch):
 class Trained(nn.Module):
     def __init__(self, model):
         super().__init__()
-        self.model = model
+        self.model = model.train()
 
-    def forward(self, x):
-        y = self.model(x, x)
+    def forward(self, *inputs):
+        y = self.model(*inputs)
         return y, poptorch.identity_loss(y.square().mean(), reduction="none")
 
 
-def test_training_keeps_its_weights(tmp_path, monkeypatch):
-    monkeypatch.setenv("ASPEN_DUMP", str(tmp_path))
-    model, eager = Trained(Heads()), Trained(Heads())
-    trainer = poptorch.trainingModel(model, quiet(), poptorch.optim.SGD(model.parameters(), lr=0.5))
-    optimizer = torch.optim.SGD(eager.parameters(), lr=0.5)
-    for _ in range(3):
-        _, loss = trainer(X)
+def train_eager(model, inputs, steps):
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.5), []
+    for _ in range(steps):
         optimizer.zero_grad()
-        expected = eager(X)[1]
-        expected.backward()
+        losses.append(model(*inputs)[1])
+        losses[-1].backward()
         optimizer.step()
-        torch.testing.assert_close(loss, expected.detach(), rtol=1e-4, atol=1e-5)
+    return losses
+
+
+def in_double(values):
+    return [value.double() if value is not None and value.is_floating_point() else value for value in values]
+
+
+# Of those with weights and without dropout.
+TRAINED = [name for name in FUSED if name not in ("layer, batch first", "function")]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_ten_steps_of_training_match_eager_in_float_and_double(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASPEN_DUMP", str(tmp_path))
+    model, inputs = copy.deepcopy(FUSED[name][0]), FUSED[name][1]
+    model, eager, exact = (Trained(copy.deepcopy(model)) for _ in range(3))
+    trainer = poptorch.trainingModel(model, quiet(), poptorch.optim.SGD(model.parameters(), lr=0.5))
+    losses = [trainer(*inputs)[1] for _ in range(10)]
+    trainer.copyWeightsToHost()
     trainer.destroy()
+    exact_losses = train_eager(exact.double(), in_double(inputs), 10)
+    for expected in (train_eager(eager, inputs, 10), exact_losses):
+        for ours, wanted in zip(losses, expected):
+            torch.testing.assert_close(ours, wanted.detach().float(), rtol=1e-5, atol=1e-6)
+    for weights in (eager, exact):
+        for ours, wanted in zip(model.parameters(), weights.parameters()):
+            torch.testing.assert_close(ours, wanted.float(), rtol=1e-4, atol=2e-6)
     graph = final_graph(tmp_path)
-    assert count(graph, "attention") == 0 and count(graph, "softmax") == 1
+    assert count(graph, "attention") == count(graph, "attention_grad") == 1 and count(graph, "softmax") == 0
+
+
+class Biased(nn.Module):
+    """A mask that is trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = Heads(mask_scores=added)
+        self.bias = nn.Parameter(normal(3, 7, 7))
+
+    def forward(self, x, memory):
+        return self.heads(x, memory, self.bias)
+
+
+def test_a_mask_that_is_trained_leaves_the_ops_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASPEN_DUMP", str(tmp_path))
+    model = Trained(Biased())
+    eager = copy.deepcopy(model)
+    trainer = poptorch.trainingModel(model, quiet(), poptorch.optim.SGD(model.parameters(), lr=0.5))
+    for wanted in train_eager(eager, [X, X], 3):
+        torch.testing.assert_close(trainer(X, X)[1], wanted.detach(), rtol=1e-4, atol=1e-5)
+    trainer.destroy()
+    assert count(final_graph(tmp_path), "attention") == 0
+
+
+def dropping(q, k, v):
+    return F.dropout((q @ k.transpose(-1, -2)).softmax(-1), 0.5) @ v
+
+
+def test_weights_that_drop_stay(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASPEN_DUMP", str(tmp_path))
+    model = Trained(FunctionModel(lambda self, x: dropping(self.m0(x), x, x), nn.Linear(24, 24)))
+    trainer = poptorch.trainingModel(model, quiet(), poptorch.optim.SGD(model.parameters(), lr=0.5))
+    trainer(X)
+    trainer.destroy()
+    assert count(final_graph(tmp_path), "attention") == 0
+
+
+def test_scores_that_are_anchored_are_there_in_training():
+    model = Trained(Heads())
+    trainer = poptorch.trainingModel(model, quiet(), poptorch.optim.SGD(model.parameters(), lr=0.0))
+    trainer.compile(X, X)
+    name = next(name for name in trainer.getTensorNames() if "softmax" in name)
+    trainer.destroy()
+    options = quiet()
+    options.anchorTensor("weights", name)
+    trainer = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=0.0))
+    trainer(X, X)
+    weights = trainer.getAnchoredTensor("weights")
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 7))
+    trainer.destroy()
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two threads need two cpus")
@@ -191,3 +264,15 @@ def test_the_bits_do_not_depend_on_threads(monkeypatch):
         results.append(model(x, x, torch.ones(130, 130, dtype=torch.bool).triu(1)))
         model.destroy()
     assert torch.equal(*results)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two threads need two cpus")
+def test_the_bits_of_training_do_not_depend_on_threads(monkeypatch):
+    x, mask = normal(4, 200, 48), torch.ones(200, 200, dtype=torch.bool).triu(1)
+    results = []
+    for threads in ("1", "2"):
+        monkeypatch.setenv("ASPEN_NUM_THREADS", threads)
+        model = Trained(Heads(48, 3, mask_scores=hidden))
+        results.append(train(model, quiet(), (x, x, mask))[1])
+    for name, weight in results[0].items():
+        assert torch.equal(weight, results[1][name]), name

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "aspen/base/log.h"
+#include "aspen/compiler/autodiff/gradient_paths.h"
 #include "aspen/compiler/passes/matrix_places.h"
 #include "aspen/compiler/passes/rewrite.h"
 #include "aspen/ops/attention/attention.h"
@@ -76,11 +77,11 @@ struct Mask {
 
 class Attention {
  public:
-  explicit Attention(Op* softmax) : softmax_(softmax) {
+  Attention(Op* softmax, const CompileOptions& options) : softmax_(softmax) {
     const std::int64_t axis = softmax->attrs<SoftmaxAttrs>().axis, rank = softmax->output()->rank();
     const bool is_last = rank >= 3 && (axis == -1 || axis == rank - 1);
     found_ = is_last && is_fast_type(softmax->output()->dtype()) && finds_weighted() &&
-             comes_from_product(softmax->input(0)) && fits();
+             comes_from_product(softmax->input(0)) && fits() && !(options.training && wants_gradient_of_mask());
   }
 
   bool is_found() const { return found_; }
@@ -122,11 +123,13 @@ class Attention {
     return value.users().size() == 1 && !value.is_output() && !value.is_gradient();
   }
 
+  bool wants_gradient_of_mask() const { return mask_.value != nullptr && GradientPaths().wants(mask_.value); }
+
   // The product after softmax.
   bool finds_weighted() {
     for (const Value* weights = softmax_->output(); is_between(*weights);) {
       Op* op = weights->users().front();
-      if (!run_together(*op, *softmax_)) return false;
+      if (!belong_together(*op, *softmax_)) return false;
       if (op->is("dot")) {
         weighted_ = op;
         return op->input(0) == weights && !op->attrs<DotAttrs>().transpose_a;
@@ -140,7 +143,7 @@ class Attention {
   // The product before softmax, and what is done to it on the way there.
   bool comes_from_product(const Value* value) {
     Op* op = value->producer();
-    if (op == nullptr || !is_between(*value) || !run_together(*op, *softmax_)) return false;
+    if (op == nullptr || !is_between(*value) || !belong_together(*op, *softmax_)) return false;
     if (op->is("dot")) {
       product_ = op;
       return true;
@@ -218,14 +221,16 @@ class Attention {
 }  // namespace
 
 void fuse_attention(Graph& graph, const PassContext& context) {
-  if (context.options.checks_floats) return;
+  const CompileOptions& options = context.options;
+  // Products that are to be rounded stay products.
+  if (options.checks_floats || (options.training && options.bfloat16_products)) return;
   std::vector<Op*> softmaxes;
   for (const auto& op : graph.ops()) {
     if (op->is("softmax")) softmaxes.push_back(op.get());
   }
   std::size_t num_fused = 0;
   for (Op* softmax : softmaxes) {
-    Attention attention(softmax);
+    Attention attention(softmax, options);
     if (!attention.is_found()) continue;
     attention.replace(graph);
     ++num_fused;

@@ -12,13 +12,16 @@
 //   %9 = transpose(%8) {permutation=[0, 2, 1, 3]}
 //
 // A mask may also take the place of scores (select), and a number may scale queries or keys before they are multiplied.
-// Reshapes may stand between all of them. Nobody else may read what lies between: where a backward pass does, or where
-// somebody asks for the weights, all stays; so do weights that dropout has been at. Sums are divided by the sum of
-// their weights rather than each weight, and half is rounded once, in the end: what is fused follows from ops and their
-// shapes, before there are tasks. Not when floating-point exceptions are looked for, since then every op is.
+// Reshapes may stand between all of them. Nobody else may read what lies between: where somebody asks for the weights
+// all stays, as do weights that dropout has been at, and in training a mask that is trained. Sums are divided by the
+// sum of their weights rather than each weight, and half is rounded once, in the end: what is fused follows from ops
+// and their shapes, before there are tasks, also across borders of stages: the op runs where the values are multiplied.
+// Not when floating-point exceptions are looked for, since then every op is, nor in training where products are to be
+// rounded.
 //
-// Expects: nothing. Ensures: nothing more; leaves dead ops to remove_dead, reshapes to canonicalise. Before the graph
-// is cut into tasks, and before recompute, so that every copy of an op is fused alike.
+// Expects: nothing. Ensures: nothing more; leaves dead ops to remove_dead, reshapes to canonicalise. In training before
+// differentiate, which gives the op its gradient, and so that what somebody anchors is still there. Once more before
+// the graph is cut into tasks, and before recompute, so that every copy of an op is fused alike.
 #pragma once
 
 #include "aspen/compiler/passes/pass.h"

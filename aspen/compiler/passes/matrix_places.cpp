@@ -133,6 +133,10 @@ class Walker {
 
 }  // namespace
 
+bool belong_together(const Op& a, const Op& b) {
+  return a.section == b.section && a.backward == b.backward && a.no_grad == b.no_grad;
+}
+
 Value* scaled_operand(const Op& op, double& factor) {
   const bool divides = op.is("div");
   if (!divides && !op.is("mul")) return nullptr;
@@ -152,7 +156,7 @@ ProductMatrices ProductMatrices::read_by(const Op& product, std::size_t input, b
   for (Value* value = result.value_;;) {
     walker.note(value);
     const Op* op = value->producer();
-    if (op == nullptr || !run_together(*op, product)) break;
+    if (op == nullptr || !belong_together(*op, product)) break;
     double factor = 1;
     if (Value* scaled = passes_factors ? scaled_operand(*op, factor) : nullptr) {
       walker.pass_factor(factor);
@@ -175,7 +179,7 @@ ProductMatrices ProductMatrices::made_by(const Op& product, bool is_transposed) 
     walker.note(value);
     if (value->users().size() != 1 || value->is_output() || value->is_gradient()) break;
     const Op* op = value->users().front();
-    if (!run_together(*op, product) || !walker.passes(*op, false)) break;
+    if (!belong_together(*op, product) || !walker.passes(*op, false)) break;
     value = op->output();
   }
   result.copies_ = walker.copies();

@@ -156,6 +156,7 @@ std::vector<Pass> training_pipeline() {
   std::vector<Pass> passes{
       // From the model to everything one micro-batch computes.
       kSelectLoss,
+      kFuseAttention,
       kDifferentiate,
       kCutStages,
       kAnchorGradients,

@@ -1,17 +1,36 @@
 // attention: for every head h of every sample b, with scores (S, T) that are never in memory as a whole,
 //   out = softmax(scale * q k^T + mask) v
 // A mask of bool takes the place of scores instead of being added to them. The axes of heads and of a sample's rows lie
-// as linear layers leave them; B or H of 1 makes matrices of other layouts fit. Has no gradient: fuse_attention makes
-// it where none is wanted any more.
+// as linear layers leave them; B or H of 1 makes matrices of other layouts fit. The gradient makes the weights again
+// from the logarithms of the sums of exponentials. With p the weights and g the gradient of out:
+//   dv = p^T g,   ds = p * (g v^T - sum(g * out, of a row)), 0 where a mask of bool is true,
+//   dq = scale * ds k,   dk = scale * ds^T q
+// There is none by the mask: fuse_attention leaves masks that want one as they are.
 #include "aspen/ops/attention/attention.h"
 
-#include "aspen/compiler/ir/graph.h"
-#include "aspen/compiler/ir/op_def.h"
+#include "aspen/compiler/ir/builder.h"
 
 namespace aspen {
 namespace {
 
-std::vector<TensorType> infer_attention(const InferContext& c) {
+Shape scores_of(const InferContext& c) {
+  const Shape& q = c.in(0).shape;
+  return {q[0], q[2], q[1], c.in(1).shape[1]};
+}
+
+TensorType result_of(const InferContext& c) {
+  const Shape& q = c.in(0).shape;
+  return {c.in(0).dtype, {q[0], q[1], q[2], c.in(2).shape[3]}};
+}
+
+// A number for each row of scores: at least float32.
+TensorType log_sum_of(const InferContext& c) {
+  const Shape scores = scores_of(c);
+  const DType dtype = c.in(0).dtype;
+  return {is_narrow_float(dtype) ? DType::kF32 : dtype, {scores[0], scores[1], scores[2]}};
+}
+
+void check_operands(const InferContext& c) {
   const TensorType &q = c.in(0), &k = c.in(1), &v = c.in(2);
   for (std::size_t i : {0, 1, 2}) {
     c.check(is_floating(q.dtype) && c.in(i).dtype == q.dtype && c.in(i).rank() == 4,
@@ -22,15 +41,40 @@ std::vector<TensorType> infer_attention(const InferContext& c) {
   c.check(k.shape == keys, "q {} and k {} differ in batch, heads or depth.", to_string(q), to_string(k));
   const Shape values{q.shape[0], k.shape[1], q.shape[2], v.shape[3]};
   c.check(v.shape == values, "k {} and v {} differ in batch, rows or heads.", to_string(k), to_string(v));
-  if (c.has(3)) {
-    const TensorType& mask = c.in(3);
-    const Shape scores{q.shape[0], q.shape[2], q.shape[1], k.shape[1]};
-    bool fits = mask.rank() == 4 && mask.shape[3] == scores[3] && (mask.shape[2] == 1 || mask.shape[2] == scores[2]);
-    for (std::size_t i : {0, 1}) fits = fits && mask.shape[i] > 0 && scores[i] % mask.shape[i] == 0;
-    c.check(fits && (mask.dtype == q.dtype || mask.dtype == DType::kBool),
-            "cannot apply the mask {} to scores {} of type {}.", to_string(mask), to_string(scores), name_of(q.dtype));
+}
+
+void check_mask(const InferContext& c, std::size_t input) {
+  if (!c.has(input)) return;
+  const TensorType &mask = c.in(input), &q = c.in(0);
+  const Shape scores = scores_of(c);
+  bool fits = mask.rank() == 4 && mask.shape[3] == scores[3] && (mask.shape[2] == 1 || mask.shape[2] == scores[2]);
+  for (std::size_t i : {0, 1}) fits = fits && mask.shape[i] > 0 && scores[i] % mask.shape[i] == 0;
+  c.check(fits && (mask.dtype == q.dtype || mask.dtype == DType::kBool),
+          "cannot apply the mask {} to scores {} of type {}.", to_string(mask), to_string(scores), name_of(q.dtype));
+}
+
+std::vector<TensorType> infer_attention(const InferContext& c) {
+  check_operands(c);
+  check_mask(c, 3);
+  return {result_of(c), log_sum_of(c)};
+}
+
+std::vector<TensorType> infer_attention_grad(const InferContext& c) {
+  check_operands(c);
+  const TensorType result = result_of(c), log_sum = log_sum_of(c);
+  for (std::size_t i : {3, 5}) {
+    c.check(c.in(i) == result, "takes results {}, not {}.", to_string(result), to_string(c.in(i)));
   }
-  return {{q.dtype, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]}}};
+  c.check(c.in(4) == log_sum, "takes logarithms of sums {}, not {}.", to_string(log_sum), to_string(c.in(4)));
+  check_mask(c, 6);
+  return {c.in(0), c.in(1), c.in(2)};
+}
+
+void attention_gradient(GradientContext& c) {
+  c.no_gradient(3);
+  const Op* op = c.b.emit("attention_grad", {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.grad(0), c.in(3)},
+                          c.attrs<AttentionAttrs>());
+  for (std::size_t i : {0, 1, 2}) c.set(i, op->output(i));
 }
 
 // B * H * S * T scores, each of D products and part of E.
@@ -39,7 +83,12 @@ double attention_products(const Op& op) {
   return static_cast<double>(q[0] * q[1] * q[2] * v[1]) * static_cast<double>(q[3] + v[3]);
 }
 
-void add_examples(OpDef& op) {
+double attention_grad_products(const Op& op) {
+  const Shape &q = op.input(0)->shape(), &v = op.input(2)->shape();
+  return static_cast<double>(q[0] * q[1] * q[2] * v[1]) * static_cast<double>(3 * q[3] + 2 * v[3]);
+}
+
+void add_examples(OpDef& op, OpDef& gradient) {
   struct Case {
     Shape q, k, v;
     std::vector<TensorType> mask = {};
@@ -56,28 +105,50 @@ void add_examples(OpDef& op) {
            {{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}}}) {
     Example example{.inputs = {{DType::kF32, e.q}, {DType::kF32, e.k}, {DType::kF32, e.v}},
                     .attrs = Attrs::of(e.attrs)};
+    Example of_gradient = example;
     example.inputs.insert(example.inputs.end(), e.mask.begin(), e.mask.end());
     op.example(std::move(example));
+    const TensorType y{DType::kF32, {e.q[0], e.q[1], e.q[2], e.v[3]}};
+    of_gradient.inputs.insert(of_gradient.inputs.end(), {y, {DType::kF32, {e.q[0], e.q[2], e.q[1]}}, y});
+    of_gradient.inputs.insert(of_gradient.inputs.end(), e.mask.begin(), e.mask.end());
+    gradient.example(std::move(of_gradient));
   }
 }
 
 }  // namespace
 
 void define_attention(OpRegistry& ops) {
-  OpDef& op = ops.define<AttentionAttrs>("attention")
-                  .summary(
-                      "softmax(scale * q k^T + mask) v for each head, without the scores in memory: made by "
-                      "fuse_attention.")
-                  .input("q", "floating point, (B, S, H, D)")
-                  .input("k", "type of q, (B, T, H, D)")
-                  .input("v", "type of q, (B, T, H, E)")
-                  .optional_input("mask",
-                                  "(a divisor of B, one of H, S or 1, T); type of q: is added to the scores; "
-                                  "bool: where true, scores are `fill`")
-                  .output("y", "type of q, (B, S, H, E)")
-                  .infer(infer_attention)
-                  .products(attention_products);
-  add_examples(op);
+  OpDef& op =
+      ops.define<AttentionAttrs>("attention")
+          .summary(
+              "softmax(scale * q k^T + mask) v for each head, without the scores in memory: made by "
+              "fuse_attention.")
+          .input("q", "floating point, (B, S, H, D)")
+          .input("k", "type of q, (B, T, H, D)")
+          .input("v", "type of q, (B, T, H, E)")
+          .optional_input("mask",
+                          "(a divisor of B, one of H, S or 1, T); type of q: is added to the scores; "
+                          "bool: where true, scores are `fill`")
+          .output("y", "type of q, (B, S, H, E)")
+          .output("log_sum", "logarithm of the sum of exponentials of each row of scores (B, H, S); f32 for f16")
+          .infer(infer_attention)
+          .gradient(attention_gradient)
+          .products(attention_products);
+  OpDef& gradient = ops.define<AttentionAttrs>("attention_grad")
+                        .summary("Gradient of attention by q, k and v.")
+                        .input("q", "as in attention")
+                        .input("k", "as in attention")
+                        .input("v", "as in attention")
+                        .input("y", "output of attention")
+                        .input("log_sum", "output of attention")
+                        .input("g", "gradient of y")
+                        .optional_input("mask", "as in attention")
+                        .output("dq", "shape and type of q")
+                        .output("dk", "shape and type of k")
+                        .output("dv", "shape and type of v")
+                        .infer(infer_attention_grad)
+                        .products(attention_grad_products);
+  add_examples(op, gradient);
 }
 
 }  // namespace aspen

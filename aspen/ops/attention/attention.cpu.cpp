@@ -1,7 +1,7 @@
 // One head at a time: its keys are turned into panels and its values laid one behind the other, then blocks of query
 // rows pass by. The scores of a block stay in the cache until they have become sums of values, which are divided by the
 // sum of their weights last.
-#include "aspen/ops/attention/attention.h"
+#include "aspen/ops/attention/attention.cpu.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,73 +11,26 @@
 #include "aspen/backends/cpu/slots.h"
 #include "aspen/backends/cpu/widened.h"
 
-namespace aspen {
-namespace {
-
-// What is done to a row of scores: something is added, or some are replaced, or neither.
-struct MaskRow {
-  const float* added = nullptr;
-  const std::uint8_t* hides = nullptr;
-  float fill = 0;
-};
-
-}  // namespace
-}  // namespace aspen
-
 #define ASPEN_ISA_FILE "aspen/ops/attention/attention_loops.inc"
 #include "aspen/backends/cpu/each_isa.h"
 
 namespace aspen {
+
+void gather_rows(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t size, float* to) {
+  const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(float);
+  for (std::int64_t i = 0; i < rows; ++i) std::memcpy(to + i * size, from + i * stride, bytes);
+}
+
 namespace {
-
-std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-// q (batch, rows, heads, depth), k (batch, keys, heads, depth), v (batch, keys, heads, width).
-struct AttentionShape {
-  explicit AttentionShape(const KernelRequest& request) {
-    const Shape &q = request.inputs[0].type.shape, &v = request.inputs[2].type.shape;
-    batch = q[0], rows = q[1], heads = q[2], depth = q[3], keys = v[1], width = v[3];
-  }
-  std::int64_t matrices() const { return batch * heads; }
-  std::int64_t scores() const { return matrices() * rows * keys; }
-  // Of all operands and the result.
-  std::int64_t elements() const { return matrices() * (rows + keys) * (depth + width); }
-
-  std::int64_t batch = 0, rows = 0, heads = 0, depth = 0, keys = 0, width = 0;
-};
-
-// How the mask lies.
-struct MaskLayout {
-  MaskLayout(const KernelRequest& request, const AttentionShape& s) {
-    if (request.inputs.size() < 4 || !request.inputs[3].present) return;
-    const Shape& mask = request.inputs[3].type.shape;
-    is_bool = request.inputs[3].type.dtype == DType::kBool;
-    row = mask[2] == 1 ? 0 : mask[3];
-    matrix = mask[2] * mask[3];
-    heads = mask[1];
-    samples_together = s.batch / mask[0];
-    heads_together = s.heads / mask[1];
-  }
-
-  std::int64_t begin(std::int64_t sample, std::int64_t head) const {
-    return (sample / samples_together * heads + head / heads_together) * matrix;
-  }
-
-  bool is_bool = false;
-  std::int64_t row = 0, matrix = 0;  // numbers from one to the next
-  std::int64_t heads = 1;
-  std::int64_t samples_together = 1, heads_together = 1;
-};
 
 class AttentionKernel final : public Kernel {
  public:
-  explicit AttentionKernel(const KernelRequest& request) : s_(request), mask_(request, s_) {
+  explicit AttentionKernel(const KernelRequest& request) : s_(request), mask_(request, 3, s_) {
     const auto& attrs = request.attrs.as<AttentionAttrs>();
     scale_ = static_cast<float>(attrs.scale);
-    fill_ = static_cast<float>(attrs.fill);
     const double products = static_cast<double>(s_.scores()) * static_cast<double>(s_.depth + s_.width);
     const double cost = kMultiplyAddCost * products + kMathCost * static_cast<double>(s_.scores());
-    score_row_ = rounded_up(s_.keys, 16) + 16;  // rows of a power of two would drive each other out of the cache
+    score_row_ = score_row_of(s_);
     block_rows_ = rows_of_blocks(cost);
     blocks_ = (s_.rows + block_rows_ - 1) / block_rows_;
     turns_keys_ = block_rows_ >= kFewRows;
@@ -86,7 +39,8 @@ class AttentionKernel final : public Kernel {
     values_at_ = turns_keys_ ? rounded_up(panels, 16) : 0;
     scores_at_ = values_at_ + (copies_values_ ? rounded_up(s_.keys * s_.width, 16) : 0);
     sums_at_ = scores_at_ + block_rows_ * score_row_;
-    floats_ = sums_at_ + rounded_up(block_rows_, 16);
+    tops_at_ = sums_at_ + rounded_up(block_rows_, 16);
+    floats_ = tops_at_ + rounded_up(block_rows_, 16);
     // The memory of chunks that may run at the same time is to be little beside that of operands.
     const std::int64_t items = s_.matrices() * blocks_;
     const std::int64_t most = std::max(kFewChunks, s_.elements() / 4 / floats_);
@@ -115,50 +69,40 @@ class AttentionKernel final : public Kernel {
  private:
   // Fewer rows than this are multiplied from where keys and values lie.
   static constexpr std::int64_t kFewRows = 8;
-  // Scores of a block, which with their keys and values are to stay in the second cache level, and rows of whole blocks
-  // of gemm_rows.
-  static constexpr std::int64_t kCachedScores = 1 << 16, kRowsOfBlocks = 24;
 
   // Operands of one head of one sample.
   struct Head {
     const float *q, *k, *v;
-    const void* mask;  // or nullptr
-    std::int64_t mask_begin;
-    float* y;
+    float *y, *log_sum;
+    std::int64_t index;  // among those of all samples
+    const void* mask;    // or nullptr
   };
 
   std::int64_t rows_of_blocks(double cost) const {
-    std::int64_t most = kCachedScores / score_row_;
-    most = most < kRowsOfBlocks ? std::max(kFewRows, most) : most / kRowsOfBlocks * kRowsOfBlocks;
     const std::int64_t parts = worthwhile_parts(cost), each = (parts + s_.matrices() - 1) / s_.matrices();
-    return std::min({s_.rows, most, rounded_up((s_.rows + each - 1) / each, kFewRows)});
+    return std::min({s_.rows, rows_in_cache(score_row_), rounded_up((s_.rows + each - 1) / each, kFewRows)});
   }
 
   Head head_of(const KernelArgs& args, std::int64_t i) const {
-    const std::int64_t sample = i / s_.heads, head = i % s_.heads;
-    auto at = [&](std::int64_t rows, std::int64_t size) { return (sample * rows * s_.heads + head) * size; };
-    return {static_cast<const float*>(args.inputs[0]) + at(s_.rows, s_.depth),
-            static_cast<const float*>(args.inputs[1]) + at(s_.keys, s_.depth),
-            static_cast<const float*>(args.inputs[2]) + at(s_.keys, s_.width),
-            args.inputs.size() < 4 ? nullptr : args.inputs[3],
-            mask_.begin(sample, head),
-            static_cast<float*>(args.outputs[0]) + at(s_.rows, s_.width)};
+    return {static_cast<const float*>(args.inputs[0]) + s_.place_of(i, s_.rows, s_.depth),
+            static_cast<const float*>(args.inputs[1]) + s_.place_of(i, s_.keys, s_.depth),
+            static_cast<const float*>(args.inputs[2]) + s_.place_of(i, s_.keys, s_.width),
+            static_cast<float*>(args.outputs[0]) + s_.place_of(i, s_.rows, s_.width),
+            static_cast<float*>(args.outputs[1]) + i * s_.rows,
+            i,
+            args.inputs.size() < 4 ? nullptr : args.inputs[3]};
   }
 
   // What all rows of queries read.
   void prepare(const Head& head, float* memory) const {
     if (turns_keys_) turn_into_panels({.n = s_.keys, .k = s_.depth, .b_row = s_.heads * s_.depth}, head.k, memory);
-    if (!copies_values_) return;
-    const std::size_t bytes = static_cast<std::size_t>(s_.width) * sizeof(float);
-    for (std::int64_t t = 0; t < s_.keys; ++t) {
-      std::memcpy(memory + values_at_ + t * s_.width, head.v + t * s_.heads * s_.width, bytes);
-    }
+    if (copies_values_) gather_rows(head.v, s_.heads * s_.width, s_.keys, s_.width, memory + values_at_);
   }
 
   void compute(const Head& head, std::int64_t first, float* memory) const {
     const std::int64_t rows = std::min(block_rows_, s_.rows - first), query_row = s_.heads * s_.depth;
     const float* q = head.q + first * query_row;
-    float *scores = memory + scores_at_, *sums = memory + sums_at_;
+    float *scores = memory + scores_at_, *sums = memory + sums_at_, *tops = memory + tops_at_;
     GemmShape by_keys{rows, s_.keys, s_.depth, query_row, 1, query_row, score_row_};
     if (turns_keys_) {
       by_keys.b_row = gemm_panel_width();
@@ -168,28 +112,22 @@ class AttentionKernel final : public Kernel {
       gemm_columns(by_keys, q, head.k, scores);
     }
     for (std::int64_t i = 0; i < rows; ++i) {
-      const MaskRow mask = mask_row(head, first + i);
-      sums[i] = 1.0f / ASPEN_BEST(weigh_scores)(scores + i * score_row_, s_.keys, scale_, mask);
+      const MaskRow mask = mask_.row(head.mask, head.index, first + i);
+      sums[i] = ASPEN_BEST(weigh_scores)(scores + i * score_row_, s_.keys, scale_, mask, tops[i]);
     }
+    ASPEN_BEST(finish_sums)(sums, tops, rows, head.log_sum + first);
     const std::int64_t y_row = s_.heads * s_.width, v_row = copies_values_ ? s_.width : y_row;
     const Epilogue divides{.scale = sums};
     gemm_rows({rows, s_.width, s_.keys, score_row_, 1, v_row, y_row}, scores,
               copies_values_ ? memory + values_at_ : head.v, head.y + first * y_row, {.epilogue = &divides});
   }
 
-  MaskRow mask_row(const Head& head, std::int64_t row) const {
-    if (head.mask == nullptr) return {};
-    const std::int64_t begin = head.mask_begin + row * mask_.row;
-    if (mask_.is_bool) return {.hides = static_cast<const std::uint8_t*>(head.mask) + begin, .fill = fill_};
-    return {.added = static_cast<const float*>(head.mask) + begin};
-  }
-
   AttentionShape s_;
   MaskLayout mask_;
-  float scale_ = 1, fill_ = 0;
+  float scale_ = 1;
   std::int64_t score_row_ = 0, block_rows_ = 0, blocks_ = 0;
   bool turns_keys_ = false, copies_values_ = false;
-  std::int64_t values_at_ = 0, scores_at_ = 0, sums_at_ = 0, floats_ = 0;  // in the memory of a chunk
+  std::int64_t values_at_ = 0, scores_at_ = 0, sums_at_ = 0, tops_at_ = 0, floats_ = 0;  // in the memory of a chunk
   Chunks chunks_;
 };
 
@@ -205,6 +143,9 @@ std::unique_ptr<Kernel> make_attention(const KernelRequest& request, std::string
 
 }  // namespace
 
-void register_attention_cpu(KernelRegistry& kernels) { add_with_half(kernels, "attention", make_attention); }
+void register_attention_cpu(KernelRegistry& kernels) {
+  add_with_half(kernels, "attention", make_attention);
+  register_attention_grad_cpu(kernels);
+}
 
 }  // namespace aspen
