@@ -119,37 +119,84 @@ class TurnedDot final : public Kernel {
   GemmShape gemm_;
 };
 
-// With a stored k x m: read as it lies, every summand of a row would come from another line of the cache, and often
-// from lines that drive each other out of it.
-class TurnedRowsDot final : public Kernel {
+// Of a single product with a stored k x m and b as it is multiplied: what gemm_rows reads fastest. Rows of k of a: as
+// it lies, every summand of a row would come from another line of the cache, and often from lines that drive each other
+// out of it. Panels of b, whose rows may lie so, too, if they fit the first cache level at all; but not where gemm_rows
+// then would sum the last columns otherwise.
+class TurnedOperands {
  public:
-  explicit TurnedRowsDot(const DotShape& s)
-      : s_(s), turning_(cut(s.m, kMoveCost * static_cast<double>(s.m * s.k), {.multiple = 64, .least = 64})),
-        blocks_(1, s.m, s.n, kMultiplyAddCost * static_cast<double>(s.products()), kRowsGrain, kMostChunks),
-        gemm_{s.m, s.n, s.k, s.k, 1, s.n, s.n} {}
+  explicit TurnedOperands(const DotShape& s)
+      : s_(s), width_(gemm_panel_width()), has_panels_(s.n % kMostLanes == 0 && s.k <= kMostDepth),
+        turning_(cut(s.m, kMoveCost * static_cast<double>(s.m * s.k), {.multiple = 64, .least = 64})),
+        moving_(cut((s.n + width_ - 1) / width_, kMoveCost * static_cast<double>(s.n * s.k))) {}
 
-  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(s_.m * s_.k) * sizeof(float); }
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(s_.m * s_.k + (has_panels_ ? moving_.items() * width_ * s_.k : 0)) * sizeof(float);
+  }
 
-  void run(const KernelArgs& args) const override {
-    auto *a = static_cast<const float*>(args.inputs[0]), *b = static_cast<const float*>(args.inputs[1]);
-    auto *c = static_cast<float*>(args.outputs[0]), *rows_of_a = static_cast<float*>(args.workspace);
+  GemmShape gemm() const {
+    if (!has_panels_) return {s_.m, s_.n, s_.k, s_.k, 1, s_.n, s_.n};
+    return {s_.m, s_.n, s_.k, s_.k, 1, width_, s_.n, width_ * s_.k};
+  }
+
+  void make(const KernelArgs& args, float* memory) const {
+    const auto *a = static_cast<const float*>(args.inputs[0]), *b = static_cast<const float*>(args.inputs[1]);
     for_each_chunk(args, turning_, [&](const Chunk& chunk) {
       turn_into_rows({.m = chunk.size(), .k = s_.k, .a_column = s_.m, .c_row = s_.k}, a + chunk.begin,
-                     rows_of_a + chunk.begin * s_.k);
+                     memory + chunk.begin * s_.k);
     });
+    if (!has_panels_) return;
+    for_each_chunk(args, moving_, [&](const Chunk& chunk) {
+      for (std::int64_t i = chunk.begin; i < chunk.end; ++i) {
+        const std::int64_t column = i * width_, count = std::min(width_, s_.n - column);
+        float* panel = memory + s_.m * s_.k + column * s_.k;
+        for (std::int64_t p = 0; p < s_.k; ++p) std::copy_n(b + p * s_.n + column, count, panel + p * width_);
+      }
+    });
+  }
+
+  const float* row(const float* memory, std::int64_t row) const { return memory + row * s_.k; }
+  // The column begins a panel.
+  const float* column(const KernelArgs& args, const float* memory, std::int64_t column) const {
+    if (!has_panels_) return static_cast<const float*>(args.inputs[1]) + column;
+    return memory + (s_.m + column) * s_.k;
+  }
+
+ private:
+  static constexpr std::int64_t kMostLanes = 16, kMostDepth = 128;
+
+  DotShape s_;
+  std::int64_t width_;
+  bool has_panels_;
+  Chunks turning_, moving_;
+};
+
+ProductBlocks blocks_of_turned_rows(const DotShape& s) {
+  return {1, s.m, s.n, kMultiplyAddCost * static_cast<double>(s.products()), kRowsGrain, kMostChunks};
+}
+
+class TurnedRowsDot final : public Kernel {
+ public:
+  explicit TurnedRowsDot(const DotShape& s) : n_(s.n), operands_(s), blocks_(blocks_of_turned_rows(s)) {}
+
+  std::size_t workspace_bytes() const override { return operands_.bytes(); }
+
+  void run(const KernelArgs& args) const override {
+    auto *c = static_cast<float*>(args.outputs[0]), *memory = static_cast<float*>(args.workspace);
+    operands_.make(args, memory);
     blocks_.for_each(args, [&](std::int64_t, const Range& rows, const Range& columns) {
-      GemmShape gemm = gemm_;
+      GemmShape gemm = operands_.gemm();
       gemm.m = rows.size();
       gemm.n = columns.size();
-      gemm_rows(gemm, rows_of_a + rows.begin * s_.k, b + columns.begin, c + rows.begin * s_.n + columns.begin);
+      gemm_rows(gemm, operands_.row(memory, rows.begin), operands_.column(args, memory, columns.begin),
+                c + rows.begin * n_ + columns.begin);
     });
   }
 
  private:
-  DotShape s_;
-  Chunks turning_;
+  std::int64_t n_;
+  TurnedOperands operands_;
   ProductBlocks blocks_;
-  GemmShape gemm_;
 };
 
 }  // namespace
