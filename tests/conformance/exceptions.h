@@ -44,12 +44,26 @@ inline constexpr NoGradient kNoGradients[] = {
 
 // Ops that do not take all their operands in bfloat16: settings, sums, statistics and the bias of conv_float among them
 // are float32 whatever the type of the weights, and round_at_random rounds nothing else.
-inline constexpr std::string_view kNotInBFloat16[] = {"adam",           "attention_grad",    "batch_norm_grad",
-                                                      "clip_scale",     "conv_float",        "cross_entropy_grad",
-                                                      "lamb",           "lamb_norms",        "lamb_step",
-                                                      "nll_grad",       "loss_scale_update", "normalize_grad",
-                                                      "replica_sum",    "rmsprop",           "sgd",
-                                                      "round_at_random"};
+inline constexpr std::string_view kNotInBFloat16[] = {"adam",
+                                                      "attention_grad",
+                                                      "batch_norm_grad",
+                                                      "clip_scale",
+                                                      "conv_float",
+                                                      "cross_entropy_grad",
+                                                      "dot_adam",
+                                                      "dot_sgd",
+                                                      "lamb",
+                                                      "lamb_norms",
+                                                      "lamb_step",
+                                                      "loss_scale_update",
+                                                      "nll_grad",
+                                                      "normalize_grad",
+                                                      "replica_sum",
+                                                      "rmsprop",
+                                                      "round_at_random",
+                                                      "rows_adam",
+                                                      "rows_sgd",
+                                                      "sgd"};
 
 inline bool refuses_bfloat16(std::string_view op) {
   for (std::string_view name : kNotInBFloat16) {

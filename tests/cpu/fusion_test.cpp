@@ -11,7 +11,7 @@
 namespace aspen::testing {
 namespace {
 
-constexpr const char* kFusions[] = {"fuse_convolutions", "repeat_quick", "group_elementwise"};
+constexpr const char* kFusions[] = {"fuse_convolutions", "fuse_updates", "repeat_quick", "group_elementwise"};
 
 class Fusion : public ::testing::TestWithParam<int> {
  protected:

@@ -1,5 +1,6 @@
 #include "tests/cpu/network_trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -53,6 +54,7 @@ NetworkTrainer::NetworkTrainer(std::unique_ptr<Graph> network, const Way& way, c
     if (variable->trainable) compile_options.optimizer.groups[0].parameters.push_back(variable->name);
   }
   way.configure(compile_options);
+  accumulation_ = compile_options.gradient_accumulation;
   program_ = compile(*graph_, compile_options, *backend_);
   executor_ = std::make_unique<Executor>(program_, options);
   executor_->set_random_state(5, 0);
@@ -61,14 +63,23 @@ NetworkTrainer::NetworkTrainer(std::unique_ptr<Graph> network, const Way& way, c
 }
 
 void NetworkTrainer::make_request() {
-  auto micro_batches = kAccumulation * static_cast<std::int64_t>(program_->replicas);
-  request_.gradient_accumulation = kAccumulation;
+  auto micro_batches = accumulation_ * static_cast<std::int64_t>(program_->replicas);
+  request_.gradient_accumulation = accumulation_;
   for (const auto& input : program_->inputs) inputs_.push_back(draw(input.type, micro_batches));
   for (const auto& input : inputs_) request_.inputs.push_back(input.data());
   for (const auto& output : program_->outputs) {
     outputs_.emplace_back(output.type.bytes() * static_cast<std::size_t>(micro_batches));
   }
   for (auto& output : outputs_) request_.outputs.push_back({.data = output.data()});
+}
+
+std::ptrdiff_t NetworkTrainer::count(const std::string& op) const {
+  std::ptrdiff_t total = 0;
+  for (const Task& task : program_->step) {
+    total += std::count_if(task.instructions.begin(), task.instructions.end(),
+                           [&](const Instruction& instruction) { return instruction.request.op == op; });
+  }
+  return total;
 }
 
 std::map<std::string, std::vector<std::byte>> NetworkTrainer::train() {

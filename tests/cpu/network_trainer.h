@@ -36,6 +36,8 @@ class NetworkTrainer {
 
   // One call with the same inputs as every other.
   void run() { executor_->run(request_); }
+  // Instructions of the step that run an op.
+  std::ptrdiff_t count(const std::string& op) const;
   // Two calls: everything they leave behind, by name.
   std::map<std::string, std::vector<std::byte>> train();
 
@@ -50,6 +52,7 @@ class NetworkTrainer {
   std::unique_ptr<Executor> executor_;
   std::vector<std::vector<std::byte>> inputs_, outputs_;
   RunRequest request_;
+  std::int64_t accumulation_ = 0;
   std::mt19937 random_{9};
 };
 

@@ -309,7 +309,7 @@ std::vector<LargeCase> rows_and_sums() {
 std::vector<LargeCase> elements() {
   TensorType x = f32({500, 801}), half{DType::kF16, {500, 801}}, flag{DType::kBool, {500, 801}};
   TensorType settings = f32({kNumSettings}), steps = f32({});
-  CompareOptions positive{.low = 0.1, .high = 0.9};
+  CompareOptions positive{.low = 0.1, .high = 0.9}, rows{.low = 0.1, .high = 0.9, .top = 500};
   return {
       {"full", Attrs::of(FullAttrs{DType::kF32, {500, 801}, 1.5}), {}},
       {"full", Attrs::of(FullAttrs{DType::kBool, {500, 801}, 1}), {}},
@@ -348,6 +348,13 @@ std::vector<LargeCase> elements() {
       {"sgd", Attrs::of(SgdAttrs{true, false}), {x, f32({500, 1}), settings, steps, x}, positive},
       {"sgd", Attrs::of(SgdAttrs{false, false}), {half, TensorType{DType::kF16, {}}, settings, steps}, positive},
       {"adam", Attrs::of(AdamAttrs{}), {x, x, settings, steps, x, x}, positive},
+      {"dot_sgd",
+       Attrs::of(SgdAttrs{true, true}),
+       {f32({700, 801}), f32({90, 700}), f32({90, 801}), settings, steps, f32({700, 801})},
+       positive},
+      {"dot_adam", Attrs::of(AdamAttrs{}), {x, f32({16, 500}), f32({16, 801}), settings, steps, x, x}, positive},
+      {"rows_sgd", Attrs::of(SgdAttrs{true, false}), {x, i32({300}), f32({300, 801}), settings, steps, x}, rows},
+      {"rows_adam", Attrs::of(AdamAttrs{}), {x, i32({300}), f32({300, 801}), settings, steps, x, x}, rows},
       {"rmsprop", Attrs::of(RmspropAttrs{true, false, true}), {x, x, settings, steps, x, x}, positive},
       {"lamb", Attrs::of(LambAttrs{}), {x, x, settings, steps, x, x}, positive},
       {"lamb_norms", Attrs::of(LambNormsAttrs{true, 801'000, 2}), {x, x, settings, steps, x, x}, positive},

@@ -15,6 +15,7 @@
 #include "aspen/compiler/passes/fuse_batch_norms.h"
 #include "aspen/compiler/passes/fuse_convolutions.h"
 #include "aspen/compiler/passes/fuse_cross_entropy.h"
+#include "aspen/compiler/passes/fuse_updates.h"
 #include "aspen/compiler/passes/group_elementwise.h"
 #include "aspen/compiler/passes/hold_inputs.h"
 #include "aspen/compiler/passes/insert_optimizer.h"
@@ -93,6 +94,7 @@ const Pass kOverlapLoads{"overlap_loads",
                          {kPartitioned}};
 const Pass kFuseConvolutions{"fuse_convolutions", "let convolutions do what follows them", fuse_convolutions};
 const Pass kFuseBatchNorms{"fuse_batch_norms", "let batch normalisations do what follows them", fuse_batch_norms};
+const Pass kFuseUpdates{"fuse_updates", "update weights while their gradients are made", fuse_updates};
 const Pass kRepeatQuick{"repeat_quick", "compute again what is computed faster than kept", repeat_quick};
 const Pass kGroupElementwise{"group_elementwise", "run pointwise ops that feed each other together", group_elementwise};
 const Pass kSchedule{"schedule",
@@ -142,6 +144,7 @@ std::vector<Pass> common_pipeline() {
       // What runs as one op, and what it then need not be handed.
       kFuseConvolutions,
       kFuseBatchNorms,
+      kFuseUpdates,
       kRepeatQuick,
       kRemoveDead,
       kGroupElementwise,
@@ -185,12 +188,13 @@ std::vector<Pass> passes_after(std::string_view name, bool training) {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes{
-      kSelectLoss,     kDifferentiate,   kCutStages,        kAnchorGradients, kAccumulateGradients, kInsertOptimizer,
-      kAnchorTensors,  kHoldInputs,      kRemoveMarkers,    kRoundProducts,   kCanonicalise,        kFoldConstants,
-      kJoinPads,       kMergeCommon,     kSimplifyBodies,   kRemoveDead,      kFuseAttention,       kFuseCrossEntropy,
-      kPutBatchLast,   kFuseBatchLast,   kFitBudget,        kRecompute,       kShardWeights,        kPlaceVariables,
-      kPartition,      kInsertTransfers, kNarrowInputs,     kOverlapIo,       kOverlapLoads,        kFuseConvolutions,
-      kFuseBatchNorms, kRepeatQuick,     kGroupElementwise, kSchedule};
+      kSelectLoss,      kDifferentiate, kCutStages,        kAnchorGradients,  kAccumulateGradients,
+      kInsertOptimizer, kAnchorTensors, kHoldInputs,       kRemoveMarkers,    kRoundProducts,
+      kCanonicalise,    kFoldConstants, kJoinPads,         kMergeCommon,      kSimplifyBodies,
+      kRemoveDead,      kFuseAttention, kFuseCrossEntropy, kPutBatchLast,     kFuseBatchLast,
+      kFitBudget,       kRecompute,     kShardWeights,     kPlaceVariables,   kPartition,
+      kInsertTransfers, kNarrowInputs,  kOverlapIo,        kOverlapLoads,     kFuseConvolutions,
+      kFuseBatchNorms,  kFuseUpdates,   kRepeatQuick,      kGroupElementwise, kSchedule};
   return passes;
 }
 

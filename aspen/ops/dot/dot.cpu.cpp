@@ -10,6 +10,7 @@
 #include "aspen/backends/cpu/isa.h"
 #include "aspen/backends/cpu/onednn.h"
 #include "aspen/backends/cpu/widened.h"
+#include "aspen/ops/dot/dot_candidates.cpu.h"
 #include "aspen/ops/dot/dot_partials.ref.h"
 #include "aspen/ops/dot/dot_shape.cpu.h"
 #include "aspen/ops/dot/dot_turned.cpu.h"
@@ -336,12 +337,6 @@ Opinion judge_onednn(const KernelRequest& request) {
                                            : Opinion{Fit::kPoor, "a call takes as long as the product"};
 }
 
-std::string unsuited(const KernelRequest& request) {
-  if (request.inputs[0].type.dtype != DType::kF32) return "dot: the tuned kernels take f32";
-  DotShape s = shape_of(request);
-  return s.products() == 0 ? "dot: an empty operand" : "";
-}
-
 std::unique_ptr<Kernel> make_vector(const KernelRequest& request, std::string&) {
   return make_vector_dot(vector_dot_of(shape_of(request)));
 }
@@ -375,12 +370,29 @@ std::unique_ptr<Kernel> make_bfloat16_dot(const KernelRequest& request, std::str
 
 }  // namespace
 
+std::vector<Candidate> dot_candidates() {
+  return {{"vector", judge_vector, make_vector},
+          {"own", judge_own, make_own},
+          {"turned", judge_turned, make_turned},
+          {"onednn", judge_onednn, make_onednn}};
+}
+
+std::string unsuited_for_dot(const KernelRequest& request) {
+  if (request.inputs[0].type.dtype != DType::kF32) return "dot: the tuned kernels take f32";
+  DotShape s = shape_of(request);
+  return s.products() == 0 ? "dot: an empty operand" : "";
+}
+
+std::unique_ptr<GradientPieces> dot_in_pieces(const std::string& candidate, const KernelRequest& request) {
+  const DotShape s = shape_of(request);
+  if (s.batch > 1 || !s.transpose_a || s.transpose_b || has_vector(s)) return nullptr;
+  const bool turns = candidate == "turned";
+  const bool multiplies_as_it_lies = candidate == "own" && (!is_small(s) || contiguous_axis(s) != CutAxis::kSummands);
+  return turns || multiplies_as_it_lies ? make_pieces_of_dot(s, turns) : nullptr;
+}
+
 void register_dot_cpu(KernelRegistry& kernels) {
-  auto candidates =
-      std::make_shared<const CandidateList>(unsuited, std::vector<Candidate>{{"vector", judge_vector, make_vector},
-                                                                             {"own", judge_own, make_own},
-                                                                             {"turned", judge_turned, make_turned},
-                                                                             {"onednn", judge_onednn, make_onednn}});
+  auto candidates = std::make_shared<const CandidateList>(unsuited_for_dot, dot_candidates());
   kernels.set_candidates("dot", candidates);
   kernels.add("dot", half_partials(first_of(candidates), dot_axes));
   kernels.add("dot", make_bfloat16_dot);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "aspen/backends/api/kernel.h"
+#include "aspen/ops/dot/dot.ref.h"
 #include "aspen/ops/dot/dot_partials.ref.h"
 
 namespace aspen {
@@ -48,7 +49,9 @@ void multiply_rows(const A* a, const A* b, A* y, std::int64_t k_extent, std::int
 
 constexpr int kRowBlock = 4;
 
-void dot(const KernelCall& call) {
+}  // namespace
+
+void multiply_matrices(const KernelCall& call) {
   Extents e = extents_of(call.request());
   const auto& attrs = call.attrs<DotAttrs>();
   dispatch(call.in_type(0).dtype, [&](auto tag) {
@@ -74,18 +77,17 @@ void dot(const KernelCall& call) {
   });
 }
 
-std::size_t dot_workspace(const KernelRequest& request) {
+std::size_t multiply_matrices_workspace(const KernelRequest& request) {
   Extents e = extents_of(request);
   std::size_t size = request.inputs[0].type.dtype == DType::kF64 ? sizeof(double) : sizeof(float);
   return static_cast<std::size_t>(e.m * e.k + e.k * e.n + kRowBlock * e.n) * size;
 }
 
-}  // namespace
-
 void register_dot_ref(KernelRegistry& kernels) {
-  kernels.add("dot", half_partials(plain_kernel(dot, dot_workspace), dot_axes));
-  kernels.add("dot", dot, dot_workspace);
-  kernels.add("dot_float", dot, dot_workspace);  // between conversions, as everything in bfloat16
+  kernels.add("dot", half_partials(plain_kernel(multiply_matrices, multiply_matrices_workspace), dot_axes));
+  kernels.add("dot", multiply_matrices, multiply_matrices_workspace);
+  kernels.add("dot_float", multiply_matrices,
+              multiply_matrices_workspace);  // between conversions, as everything in bfloat16
 }
 
 }  // namespace aspen

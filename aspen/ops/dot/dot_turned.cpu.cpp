@@ -1,6 +1,7 @@
 #include "aspen/ops/dot/dot_turned.cpu.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
@@ -199,6 +200,81 @@ class TurnedRowsDot final : public Kernel {
   ProductBlocks blocks_;
 };
 
+// Blocks of the result that stay in a core's cache: of whole rows, or of parts of long ones.
+class PiecesOfDot final : public GradientPieces {
+ public:
+  PiecesOfDot(const DotShape& s, bool turns)
+      : s_(s), chunks_(cut(s.m, kMultiplyAddCost * static_cast<double>(s.products()),
+                           {.multiple = 8, .least = (s.m + kFewChunks - 1) / kFewChunks})) {
+    if (turns) operands_.emplace(s);
+    columns_ = s.n <= kMostColumns ? s.n : kMostColumns / 2;
+    rows_ = std::min(std::max<std::int64_t>(kFloats / columns_ / kRowGroup, 1) * kRowGroup, chunks_.size());
+  }
+
+  std::size_t workspace_bytes() const override {
+    return operands_bytes() + static_cast<std::size_t>(chunks_.count()) * piece_bytes();
+  }
+
+  void run(const KernelArgs& args, const Take& take) const override {
+    auto* memory = static_cast<std::byte*>(args.workspace);
+    auto* operands = reinterpret_cast<float*>(memory);
+    if (operands_) operands_->make(args, operands);
+    Slots slots;
+    for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
+      const Slots::Held slot(slots);
+      auto* piece = reinterpret_cast<float*>(memory + operands_bytes() + slot.index() * piece_bytes());
+      for (Range columns = columns_from(0); columns.size() > 0; columns = columns_from(columns.end)) {
+        for (std::int64_t row = chunk.begin; row < chunk.end; row += rows_) {
+          const Range rows{row, std::min(chunk.end, row + rows_)};
+          multiply(args, operands, rows, columns, piece);
+          hand_on(rows, columns, piece, take);
+        }
+      }
+    });
+  }
+
+ private:
+  // A block, what it is multiplied from and what it updates fit the second cache level. Groups of rows are whole blocks
+  // of the loops.
+  static constexpr std::int64_t kFloats = 1 << 15, kMostColumns = 2048, kRowGroup = 24;
+
+  std::int64_t most_columns() const { return std::min(s_.n, columns_ + kRowsGrain.columns - 1); }
+  static std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+  std::size_t operands_bytes() const { return operands_ ? padded(operands_->bytes()) : 0; }
+  std::size_t piece_bytes() const { return padded(static_cast<std::size_t>(rows_ * most_columns()) * sizeof(float)); }
+
+  // Not a few columns by themselves, which gemm_rows would sum in another way than at the end of many.
+  Range columns_from(std::int64_t begin) const {
+    return {begin, s_.n - begin < columns_ + kRowsGrain.columns ? s_.n : begin + columns_};
+  }
+
+  void multiply(const KernelArgs& args, const float* operands, const Range& rows, const Range& columns,
+                float* piece) const {
+    GemmShape gemm = operands_ ? operands_->gemm() : GemmShape{s_.m, s_.n, s_.k, 1, s_.m, s_.n};
+    gemm.m = rows.size();
+    gemm.n = columns.size();
+    gemm.c_row = columns.size();
+    const auto *a = static_cast<const float*>(args.inputs[0]), *b = static_cast<const float*>(args.inputs[1]);
+    if (operands_) {
+      gemm_rows(gemm, operands_->row(operands, rows.begin), operands_->column(args, operands, columns.begin), piece);
+    } else {
+      gemm_rows(gemm, a + rows.begin, b + columns.begin, piece);
+    }
+  }
+
+  void hand_on(const Range& rows, const Range& columns, const float* piece, const Take& take) const {
+    if (columns.size() == s_.n) return take({rows.begin * s_.n, rows.size() * s_.n, piece});
+    for (std::int64_t row = rows.begin; row < rows.end; ++row, piece += columns.size()) {
+      take({row * s_.n + columns.begin, columns.size(), piece});
+    }
+  }
+
+  DotShape s_;
+  std::optional<TurnedOperands> operands_;  // nothing: read as they lie
+  Chunks chunks_;                           // of rows
+  std::int64_t rows_ = 0, columns_ = 0;     // of a block
+};
+
 }  // namespace
 
 bool is_turned_by_panels(const DotShape& shape) {
@@ -210,6 +286,10 @@ std::unique_ptr<Kernel> make_turned_dot(const DotShape& shape) {
   if (!shape.transpose_b) return std::make_unique<TurnedRowsDot>(shape);
   if (is_turned_by_panels(shape)) return std::make_unique<PanelDot>(shape);
   return std::make_unique<TurnedDot>(shape);
+}
+
+std::unique_ptr<GradientPieces> make_pieces_of_dot(const DotShape& shape, bool turns) {
+  return std::make_unique<PiecesOfDot>(shape, turns);
 }
 
 }  // namespace aspen

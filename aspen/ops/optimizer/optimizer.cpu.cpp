@@ -8,22 +8,11 @@
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
+#include "aspen/ops/optimizer/optimizer_pieces.cpu.h"
 #include "aspen/ops/optimizer/optimizer_views.cpu.h"
 
 namespace aspen {
 namespace {
-
-struct SgdNumbers {
-  float minus_lr = 0, decay = 0;
-  float taken = 1, carried = 0;            // velocity = taken * gradient + carried * velocity
-  float of_velocity = 1, of_gradient = 0;  // what the weight moves along
-};
-
-struct AdamNumbers {
-  float kept = 1, decay = 0;  // of the weight, and of the weight into the gradient
-  float beta1 = 0, taken1 = 0, beta2 = 0, taken2 = 0;
-  float minus_step = 0, epsilon = 0;  // both times the correction of the root, by which the root is not divided
-};
 
 struct RmspropNumbers {
   float lr = 0, decay = 0, momentum = 0;
@@ -54,21 +43,12 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string& why)
   ChunkedRows<1> rows(broadcast_rows<1>(request.inputs[0].type.shape, {&request.inputs[1].type.shape}), kMoveCost);
   std::size_t velocity_bytes = attrs.momentum ? request.outputs[1].bytes() : 0;
   return make_kernel([attrs, rows, velocity_bytes, types = Types(request)](const KernelArgs& args) {
-    const float* settings = floats(args, 2);
-    SgdNumbers numbers{.minus_lr = static_cast<float>(-setting(settings, kLearningRate)),
-                       .decay = static_cast<float>(setting(settings, kWeightDecay))};
+    const SgdNumbers numbers = numbers_of(attrs, floats(args, 2), *floats(args, 3));
     const void* velocity = attrs.momentum ? args.inputs[4] : nullptr;
     void* new_velocity = attrs.momentum ? args.outputs[1] : nullptr;
-    auto momentum = static_cast<float>(setting(settings, kMomentum));
-    if (attrs.momentum && momentum == 0) {  // the velocity rests
+    if (!numbers.has_velocity) {
       if (new_velocity != velocity) std::memmove(new_velocity, velocity, velocity_bytes);
       velocity = new_velocity = nullptr;
-    } else if (attrs.momentum) {
-      bool first = *floats(args, 3) == 0;  // the first update sets velocity = gradient
-      numbers.taken = first ? 1.0f : static_cast<float>(1 - setting(settings, kDampening));
-      numbers.carried = first ? 0.0f : momentum;
-      numbers.of_velocity = attrs.nesterov ? momentum : 1.0f;
-      numbers.of_gradient = attrs.nesterov ? 1.0f : 0.0f;
     }
     const std::int64_t step = rows.rows().strides()[0];  // of the gradient along a row: 1, or 0 if it is one number
     rows.for_each_piece(args, [&](std::int64_t first, const auto& offsets, std::int64_t count) {
@@ -89,20 +69,7 @@ std::unique_ptr<Kernel> make_adam(const KernelRequest& request, std::string& why
   AdamAttrs attrs = request.attrs.as<AdamAttrs>();
   Chunks chunks = cut_elements(request.outputs[0].numel(), kMathCost);
   return make_kernel([attrs, chunks, types = Types(request)](const KernelArgs& args) {
-    const float* settings = floats(args, 2);
-    double lr = setting(settings, kLearningRate), decay = setting(settings, kWeightDecay);
-    double beta1 = setting(settings, kMomentum), beta2 = setting(settings, kDampening);
-    double steps = static_cast<double>(*floats(args, 3)) + 1;
-    double correction1 = attrs.bias_correction ? 1 - std::pow(beta1, steps) : 1;
-    double correction2 = attrs.bias_correction ? 1 - std::pow(beta2, steps) : 1;
-    AdamNumbers numbers{.kept = attrs.decoupled ? static_cast<float>(1 - lr * decay) : 1.0f,
-                        .decay = attrs.decoupled ? 0.0f : static_cast<float>(decay),
-                        .beta1 = static_cast<float>(beta1),
-                        .taken1 = static_cast<float>(1 - beta1),
-                        .beta2 = static_cast<float>(beta2),
-                        .taken2 = static_cast<float>(1 - beta2),
-                        .minus_step = static_cast<float>(-(lr / correction1) * std::sqrt(correction2)),
-                        .epsilon = static_cast<float>(setting(settings, kEpsilon) * std::sqrt(correction2))};
+    const AdamNumbers numbers = numbers_of(attrs, floats(args, 2), *floats(args, 3));
     for_each_chunk(args, chunks, [&](const Chunk& chunk) {
       FloatView<> w(args.inputs[0], args.outputs[0], types[0]), g(args.inputs[1], nullptr, types[1]);
       FloatView<> first(args.inputs[4], args.outputs[1], types[4]), second(args.inputs[5], args.outputs[2], types[5]);
@@ -174,6 +141,70 @@ std::unique_ptr<Kernel> make_square_sum(const KernelRequest& request, std::strin
 }
 
 }  // namespace
+
+SgdNumbers numbers_of(const SgdAttrs& attrs, const float* settings, float steps_before) {
+  SgdNumbers numbers{.minus_lr = static_cast<float>(-setting(settings, kLearningRate)),
+                     .decay = static_cast<float>(setting(settings, kWeightDecay))};
+  const auto momentum = static_cast<float>(setting(settings, kMomentum));
+  if (!attrs.momentum || momentum == 0) return numbers;
+  const bool is_first = steps_before == 0;  // the first update sets velocity = gradient
+  numbers.taken = is_first ? 1.0f : static_cast<float>(1 - setting(settings, kDampening));
+  numbers.carried = is_first ? 0.0f : momentum;
+  numbers.of_velocity = attrs.nesterov ? momentum : 1.0f;
+  numbers.of_gradient = attrs.nesterov ? 1.0f : 0.0f;
+  numbers.has_velocity = true;
+  return numbers;
+}
+
+AdamNumbers numbers_of(const AdamAttrs& attrs, const float* settings, float steps_before) {
+  double lr = setting(settings, kLearningRate), decay = setting(settings, kWeightDecay);
+  double beta1 = setting(settings, kMomentum), beta2 = setting(settings, kDampening);
+  double steps = static_cast<double>(steps_before) + 1;
+  double correction1 = attrs.bias_correction ? 1 - std::pow(beta1, steps) : 1;
+  double correction2 = attrs.bias_correction ? 1 - std::pow(beta2, steps) : 1;
+  return {.kept = attrs.decoupled ? static_cast<float>(1 - lr * decay) : 1.0f,
+          .decay = attrs.decoupled ? 0.0f : static_cast<float>(decay),
+          .beta1 = static_cast<float>(beta1),
+          .taken1 = static_cast<float>(1 - beta1),
+          .beta2 = static_cast<float>(beta2),
+          .taken2 = static_cast<float>(1 - beta2),
+          .minus_step = static_cast<float>(-(lr / correction1) * std::sqrt(correction2)),
+          .epsilon = static_cast<float>(setting(settings, kEpsilon) * std::sqrt(correction2))};
+}
+
+PiecewiseSgd::PiecewiseSgd(const SgdAttrs& attrs, const KernelArgs& args, const UpdatePorts& ports, std::int64_t numel)
+    : numbers_(numbers_of(attrs, floats(args, ports.settings), *floats(args, ports.step))), w_(floats(args, ports.w)),
+      new_w_(static_cast<float*>(args.outputs[0])) {
+  if (!attrs.momentum) return;
+  const float* velocity = floats(args, ports.state(0));
+  auto* new_velocity = static_cast<float*>(args.outputs[1]);
+  if (numbers_.has_velocity) {
+    velocity_ = velocity;
+    new_velocity_ = new_velocity;
+  } else if (new_velocity != velocity) {
+    std::memmove(new_velocity, velocity, static_cast<std::size_t>(numel) * sizeof(float));
+  }
+}
+
+void PiecewiseSgd::operator()(const GradientPiece& piece) const {
+  const std::int64_t at = piece.begin;
+  ASPEN_BEST(sgd)
+  (numbers_, w_ + at, piece.gradient, false, velocity_ == nullptr ? nullptr : velocity_ + at, new_w_ + at,
+   new_velocity_ == nullptr ? nullptr : new_velocity_ + at, piece.count);
+}
+
+PiecewiseAdam::PiecewiseAdam(const AdamAttrs& attrs, const KernelArgs& args, const UpdatePorts& ports, std::int64_t)
+    : numbers_(numbers_of(attrs, floats(args, ports.settings), *floats(args, ports.step))), w_(floats(args, ports.w)),
+      first_(floats(args, ports.state(0))), second_(floats(args, ports.state(1))),
+      new_w_(static_cast<float*>(args.outputs[0])), new_first_(static_cast<float*>(args.outputs[1])),
+      new_second_(static_cast<float*>(args.outputs[2])) {}
+
+void PiecewiseAdam::operator()(const GradientPiece& piece) const {
+  const std::int64_t at = piece.begin;
+  ASPEN_BEST(adam)
+  (numbers_, w_ + at, piece.gradient, first_ + at, second_ + at, new_w_ + at, new_first_ + at, new_second_ + at,
+   piece.count);
+}
 
 void register_optimizer_cpu(KernelRegistry& kernels) {
   kernels.add("sgd", make_sgd);

@@ -8,6 +8,7 @@
 #include "aspen/backends/api/kernel.h"
 #include "aspen/backends/api/strided_rows.h"
 #include "aspen/base/replica_grouping.h"
+#include "aspen/ops/optimizer/optimizer.ref.h"
 #include "aspen/ops/optimizer/settings.h"
 
 namespace aspen {
@@ -59,7 +60,9 @@ struct State {
   Writer after;
 };
 
-void sgd(const KernelCall& call) {
+}  // namespace
+
+void update_by_sgd(const KernelCall& call) {
   const auto& attrs = call.attrs<SgdAttrs>();
   Settings settings(call.in<float>(2));
   Reader w(call, 0), g(call, 1);
@@ -82,6 +85,8 @@ void sgd(const KernelCall& call) {
   });
 }
 
+namespace {
+
 // Running means of the gradient and of its square.
 struct Moments {
   explicit Moments(const KernelCall& call, const Settings& settings, bool bias_correction)
@@ -100,7 +105,9 @@ struct Moments {
   double correction1 = 1, correction2 = 1;
 };
 
-void adam(const KernelCall& call) {
+}  // namespace
+
+void update_by_adam(const KernelCall& call) {
   const auto& attrs = call.attrs<AdamAttrs>();
   Settings settings(call.in<float>(2));
   Moments moments(call, settings, attrs.bias_correction);
@@ -126,6 +133,8 @@ void adam(const KernelCall& call) {
     out.set(i, weight + minus_step * m / denominator);
   }
 }
+
+namespace {
 
 void rmsprop(const KernelCall& call) {
   const auto& attrs = call.attrs<RmspropAttrs>();
@@ -264,8 +273,8 @@ void clip_scale(const KernelCall& call) {
 }  // namespace
 
 void register_optimizer_ref(KernelRegistry& kernels) {
-  kernels.add("sgd", sgd);
-  kernels.add("adam", adam);
+  kernels.add("sgd", update_by_sgd);
+  kernels.add("adam", update_by_adam);
   kernels.add("rmsprop", rmsprop);
   kernels.add("lamb", lamb);
   kernels.add("lamb_norms", lamb_norms);
