@@ -226,6 +226,41 @@ def test_a_mask_that_is_trained_leaves_the_ops_as_they_are(tmp_path, monkeypatch
     assert count(final_graph(tmp_path), "attention") == 0
 
 
+class Hooked(nn.Module):
+    """Hooks on the gradients of what stands between the weights and the products, one of them of all three operands."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.query, self.shared = nn.Parameter(normal(2, 7, 24)), nn.Parameter(normal(2, 7, 3, 8))
+
+    def forward(self, x):
+        q = self.query.view(2, 7, 3, 8).permute(0, 2, 1, 3)
+        q.register_hook(lambda gradient: gradient * 0.5)
+        q = q * 0.7
+        q.register_hook(lambda gradient: gradient + 0.25)
+        shared = self.shared.permute(0, 2, 1, 3)
+        shared.register_hook(lambda gradient: gradient * 0.3)
+        y = (q @ shared.mT).softmax(-1) @ shared
+        z = (shared @ shared.mT).softmax(-1) @ shared
+        y.register_hook(lambda gradient: gradient * 2)
+        return y * x + z
+
+
+def test_hooks_on_the_way_to_attention_are_called_with_all_of_their_gradients(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASPEN_DUMP", str(tmp_path))
+    model, x = Trained(Hooked()), normal(8)
+    eager = copy.deepcopy(model)
+    trainer = poptorch.trainingModel(model, quiet(), poptorch.optim.SGD(model.parameters(), lr=0.5))
+    for wanted in train_eager(eager, [x], 10):
+        torch.testing.assert_close(trainer(x)[1], wanted.detach(), rtol=1e-5, atol=1e-6)
+    trainer.copyWeightsToHost()
+    trainer.destroy()
+    for ours, wanted in zip(model.parameters(), eager.parameters()):
+        torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=2e-6)
+    assert count(final_graph(tmp_path), "attention") == 2
+
+
 def dropping(q, k, v):
     return F.dropout((q @ k.transpose(-1, -2)).softmax(-1), 0.5) @ v
 

@@ -131,6 +131,11 @@ class Walker {
   std::vector<MatrixPlace> places_;
 };
 
+// The gradient by this value is shown to somebody: whoever reads the value has to go on reading it.
+bool is_hooked(const Value& value) {
+  return std::any_of(value.users().begin(), value.users().end(), [](const Op* op) { return op->is("gradient_hook"); });
+}
+
 }  // namespace
 
 bool belong_together(const Op& a, const Op& b) {
@@ -156,7 +161,7 @@ ProductMatrices ProductMatrices::read_by(const Op& product, std::size_t input, b
   for (Value* value = result.value_;;) {
     walker.note(value);
     const Op* op = value->producer();
-    if (op == nullptr || !belong_together(*op, product)) break;
+    if (op == nullptr || !belong_together(*op, product) || is_hooked(*value)) break;
     double factor = 1;
     if (Value* scaled = passes_factors ? scaled_operand(*op, factor) : nullptr) {
       walker.pass_factor(factor);
