@@ -524,6 +524,29 @@ TEST(Threads, LargeWorkIsCutFinely) {
   }
 }
 
+// Few rows of tiles and many outputs: parts are cut in ways that want slots of different sizes, and more of them than
+// there can be slots.
+TEST(Threads, WinogradHasSlotsForAnyNumberOfThreads) {
+  std::vector<LargeCase> cases;
+  add_conv(cases, {1, 48, 53, 58}, {1280, 48, 3, 3}, plane(1, 1));
+  add_conv(cases, {1, 1280, 9, 9}, {48, 1280, 3, 3}, plane(1, 1));
+  for (const LargeCase& c : cases) {
+    KernelRequest request = request_of(c.op, c.attrs, c.inputs);
+    request.candidate = "winograd";
+    std::unique_ptr<Kernel> kernel = cpu().create_kernel(request);
+    const Inputs inputs = make_inputs(request, c.options);
+    const std::vector<Buffer> expected = run_with(*kernel, request, inputs, nullptr);
+    for (std::size_t num_threads : {3, 5, 6, 7, 9, 70}) {
+      const auto team = make_thread_team(num_threads);
+      expect_same_bits(request, expected, run_with(*kernel, request, inputs, team.get()),
+                       fmt::format("with {} threads", num_threads));
+    }
+    BackwardsTeam many(70);
+    run_with(*kernel, request, inputs, &many);
+    EXPECT_LE(many.most_chunks, 64) << to_string(request);
+  }
+}
+
 // Halves of vectors of images, and rows that are cut off from an image of which there are too few for all threads: with
 // borders, steps and gaps.
 TEST(Threads, ImagesInLanesHaveTheSameBits) {

@@ -171,8 +171,12 @@ class WinogradConv final : public Kernel {
     onednn::Workspace slot;
     plan_slot(slot, {Chunks(least, least), Chunks(s_.outputs, s_.outputs)});
     many_ = cut_tile_rows(count, least, nanoseconds, static_cast<std::int64_t>(slot.used() / sizeof(float)));
-    slices_ = Chunks(s_.outputs, factor_.panel);
+    slices_ = cut_outputs();
     kernels_ = cut(s_.channels, kPositions * kMoveCost * kernels);
+    for (std::size_t threads = 1; threads <= Slots::kMost; ++threads) {
+      const Cut cut = cut_for(threads);
+      slots_bytes_ = std::max(slots_bytes_, std::min(threads, static_cast<std::size_t>(cut.count())) * slot_bytes(cut));
+    }
     onednn::Workspace count_bytes;
     plan(count_bytes);
     workspace_bytes_ = count_bytes.used();
@@ -239,6 +243,13 @@ class WinogradConv final : public Kernel {
     return threads <= many_.count() || many_.count() >= kFewChunks ? Cut{many_, whole} : Cut{many_, slices_};
   }
 
+  // Panels of outputs, so many that with each part of the rows there is a slot for every chunk.
+  Chunks cut_outputs() const {
+    const std::int64_t panels = (s_.outputs + factor_.panel - 1) / factor_.panel;
+    const std::int64_t most = std::max<std::int64_t>(1, Slots::kMost / many_.count());
+    return {s_.outputs, (panels + most - 1) / most * factor_.panel};
+  }
+
   std::size_t slot_bytes(const Cut& cut) const {
     onednn::Workspace slot;
     plan_slot(slot, cut);
@@ -250,12 +261,7 @@ class WinogradConv final : public Kernel {
     memory.own_factor = workspace.take<float>(bytes_of(kPositions * factor_.position));
     memory.zeros = workspace.take<float>(bytes_of(whole_vectors(s_.channels)));
     memory.bias = workspace.take<float>(bytes_of(whole_vectors(s_.outputs)));
-    std::size_t slots = 0;
-    for (std::size_t threads : {1, 2, 4, 8, 16, 32, 64}) {
-      const Cut cut = cut_for(threads);
-      slots = std::max(slots, std::min(threads, static_cast<std::size_t>(cut.count())) * slot_bytes(cut));
-    }
-    memory.slots = workspace.take<std::byte>(slots);
+    memory.slots = workspace.take<std::byte>(slots_bytes_);
     return memory;
   }
 
@@ -341,12 +347,11 @@ class WinogradConv final : public Kernel {
   Chunks few_, many_;  // rows of tiles
   Chunks slices_;      // outputs
   Chunks kernels_;
-  std::size_t workspace_bytes_ = 0;
+  std::size_t slots_bytes_ = 0, workspace_bytes_ = 0;
 };
 
-// -- gradient by the weights
-// -------------------------------------------------------------------------------------------- The sum of one per part,
-// in their order.
+// -- gradient by the weights ------------------------------------------------------------------------------------------
+// The sum of one per part, in their order.
 class WinogradWeightGrad final : public Kernel {
  public:
   explicit WinogradWeightGrad(const ConvShape& s)
