@@ -93,9 +93,11 @@ bool has_small_planes(ConvPass pass, const ConvRequest& c) {
 // Where lanes along channels beat lanes along pixels: in small planes, of which the last vector of a row, and of one
 // pixel nearly all of it, is idle. Kernels of one pixel run along whole planes and fill vectors sooner (GFLOP/s of one
 // core, panels / pointwise, 8 images of 256 channels to 512: 3x3 189/107, 5x5 213/196, 6x6 221/243, 7x7 223/237, 14x14
-// 226/246).
+// 226/246). What the kernel sees at each pixel is written out: where that is more than a cache holds, it costs more
+// than it saves (milliseconds, panels / oneDNN: 14 MB 8.3/7.7, 28 MB 32.6/35.2, 50 MB 57/42, 150 MB 197/172), and
+// memory.
 Opinion judge_panels(ConvPass pass, const ConvRequest& c) {
-  constexpr std::int64_t kTinyPlane = 32, kSmallPlane = 256, kManyTaps = 64;
+  constexpr std::int64_t kTinyPlane = 32, kSmallPlane = 256, kManyTaps = 64, kMostSeen = 2 << 20;  // floats
   const std::int64_t outputs = c.types.y.shape[1], pixels = c.types.y.numel() / (c.types.y.shape[0] * outputs);
   if (pass != ConvPass::kForward || c.attrs.groups != 1 || c.attrs.stride.size() > 2 || !fills_panels(outputs)) {
     return {Fit::kNone, "a gradient, groups, three spatial axes, or outputs that fill no vectors"};
@@ -104,7 +106,9 @@ Opinion judge_panels(ConvPass pass, const ConvRequest& c) {
   if (pixels > (is_pointwise(c) ? kTinyPlane : kSmallPlane) || taps < kManyTaps) {
     return {Fit::kPoor, "large planes, or few taps"};
   }
-  return {Fit::kBest, "small planes"};
+  const std::int64_t seen = c.types.x.shape[0] * pixels * taps;
+  return seen > kMostSeen ? Opinion{Fit::kPoor, "images that are large when unfolded"}
+                          : Opinion{Fit::kBest, "small planes"};
 }
 
 Opinion judge_pointwise(ConvPass pass, const ConvRequest& c) {
