@@ -114,12 +114,12 @@ class ProgramBuilder {
                ops.size());
   }
 
-  // Whether it is a weight that the host alone writes, wherever it is read.
+  // Whether it is a weight that the host alone writes, wherever it is read. Within a memory budget nothing is kept
+  // twice, on any placement.
   bool stays(const Value* value) const {
-    if (options_.training) return false;
-    while (value->producer() != nullptr && (value->producer()->is("load") || value->producer()->is("send"))) {
-      value = value->producer()->input(0);
-    }
+    if (options_.training || options_.memory_budget.is_set()) return false;
+    const auto brings_weights = [](const Op& op) { return op.is("load") || op.is("send") || op.is("replica_gather"); };
+    while (value->producer() != nullptr && brings_weights(*value->producer())) value = value->producer()->input(0);
     return graph_.variable_of(value) != nullptr && !is_assigned_in_step(*value);
   }
 

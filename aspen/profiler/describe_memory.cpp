@@ -120,7 +120,7 @@ class MemoryTables {
   }
 
   void add_packed(const Instruction& instruction) {
-    if (instruction.packed.bytes == 0) return;
+    if (!instruction.fills_packed) return;
     profile::Buffer buffer = placed(instruction.packed);
     buffer.name = "packed for " + shown_name(instruction);
     buffer.module = split_location(instruction.location).scope;

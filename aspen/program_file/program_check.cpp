@@ -36,7 +36,7 @@ class Total {
 };
 
 // Of one replica.
-std::size_t memory_of(const Program& program) {
+std::size_t memory_of_replica(const Program& program) {
   Total total;
   for (const DevicePlan& device : program.devices) {
     for (std::size_t bytes :
@@ -95,10 +95,8 @@ class ProgramCheck {
       check_index(lane.device, program_.devices.size(), "device");
       expect(lane.depth >= 1 && lane.depth <= kMostRounds, "a lane has a depth of {}", lane.depth);
     }
-    Total total;
-    total.add(memory_of(program_), program_.replicas);
-    expect(total.bytes() <= limits_.memory, "it needs {} bytes of memory, and there are {}", total.bytes(),
-           limits_.memory);
+    const std::size_t bytes = memory_of(program_);
+    expect(bytes <= limits_.memory, "it needs {} bytes of memory, and there are {}", bytes, limits_.memory);
   }
 
   static void check_narrow_type(const TensorType& type) {
@@ -268,6 +266,12 @@ std::uint64_t memory_of_this_machine() {
   struct sysinfo machine = {};
   ::sysinfo(&machine);
   return (std::uint64_t{machine.totalram} + machine.totalswap) * machine.mem_unit;
+}
+
+std::size_t memory_of(const Program& program) {
+  Total total;
+  total.add(memory_of_replica(program), program.replicas);
+  return total.bytes();
 }
 
 void check_program(const Program& program, const ProgramLimits& limits) { ProgramCheck(program, limits).run(); }

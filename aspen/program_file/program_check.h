@@ -16,6 +16,8 @@ struct ProgramLimits {
   std::size_t devices = 4096;                       // of all replicas
 };
 
+std::size_t memory_of(const Program& program);  // of all replicas, without operands that are kept packed
+
 // A FileError says what does not fit: an index without a thing behind it, a place outside of its arena, a buffer of
 // another size than its type, operands that lie over each other, tasks that would wait forever, an op that would give
 // other results than it says. Afterwards an executor can be made of the program, and what it runs stays within the

@@ -172,7 +172,7 @@ class AttributeNames final : public AttrVisitor {
 };
 
 // -- kernels ----------------------------------------------------------------------------------------------------------
-void add_kernels(Program& program, const Backend& backend) {
+void add_kernels(Program& program, const Backend& backend, const ProgramLimits& limits) {
   std::vector<Instruction*> instructions;
   std::vector<const KernelRequest*> requests;
   for (auto* tasks : {&program.step, &program.update}) {
@@ -197,7 +197,7 @@ void add_kernels(Program& program, const Backend& backend) {
     throw FileError("a kernel of {} wants {} bytes of workspace here and has {} in the program",
                     to_string(instruction.request), kernel->workspace_bytes(), instruction.workspace.bytes);
   }
-  plan_packing(program);
+  plan_packing(program, limits.memory - memory_of(program));
 }
 
 }  // namespace
@@ -216,7 +216,7 @@ std::unique_ptr<Program> decode_program(std::span<const std::byte> bytes, const 
     visit(reader, *program);
     reader.expect_end();
     check_program(*program, limits);
-    add_kernels(*program, backend);
+    add_kernels(*program, backend, limits);
     return program;
   } catch (const FileError&) {
     throw;

@@ -46,8 +46,8 @@ void visit(Stream& stream, KernelRequest& request) {
 // A copy has no request: only the name of the op it stands for, for messages.
 template <class Stream>
 void visit(Stream& stream, Instruction& instruction) {
-  auto& [request, location, kernel, inputs, outputs, workspace, packed, is_copy, spans_replicas, is_backward,
-         updates_weight] = instruction;
+  auto& [request, location, kernel, inputs, outputs, workspace, packed, fills_packed, is_copy, spans_replicas,
+         is_backward, updates_weight] = instruction;
   stream(is_copy);
   if (is_copy) {
     stream(request.op);

@@ -158,7 +158,7 @@ class FootprintFinder {
   void add_packed() {
     for (const Task& task : program_.step) {
       for (const Instruction& instruction : task.instructions) {
-        if (instruction.packed.bytes == 0) continue;
+        if (!instruction.fills_packed) continue;
         const std::size_t size = slot_stride(instruction.packed.bytes);
         bytes(devices_[task.device], MemoryKind::kWeights) += size;
         devices_[task.device].buffers.push_back(

@@ -56,6 +56,7 @@ struct Instruction {
   std::vector<BufferRef> inputs, outputs;
   BufferRef workspace;
   BufferRef packed;             // no bytes: the kernel packs nothing, or does so in every run
+  bool fills_packed = false;    // the first of those that share what is packed
   bool is_copy = false;         // of the one input to the one output, whatever the op
   bool spans_replicas = false;  // reads its first input, or writes to it, in every replica: one pointer for each
   bool is_backward = false;     // of the backward pass

@@ -129,7 +129,8 @@ void Worker::find_exchanges(const std::vector<ReplicaMemory>& memories) {
 void Worker::pack() const {
   for (const OwnTask& task : step_.tasks) {
     for (const BoundInstruction& bound : task.bound.instructions()) {
-      if (bound.packed != nullptr) bound.instruction->kernel->pack({.inputs = bound.inputs}, bound.packed);
+      const Instruction& instruction = *bound.instruction;
+      if (instruction.fills_packed) instruction.kernel->pack({.inputs = bound.inputs}, bound.packed);
     }
   }
 }

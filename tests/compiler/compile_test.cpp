@@ -46,8 +46,17 @@ TEST(Compile, WeightsStayInInferenceWhereverTheyAre) {
   EXPECT_EQ(what_stays(options), (V{{false, true}, {false, false}}));
   options.locations.weights.off_device = true;
   EXPECT_EQ(what_stays(options), (V{{false, true}, {false, false}}));
+  options.locations.weights = {.sharded = true, .min_shard_elements = 1};
+  options.replicas = 2;
+  EXPECT_EQ(what_stays(options), (V{{false, true}, {false, false}}));
   options.training = true;
   EXPECT_EQ(what_stays(options), (V{{false, false}, {false, false}}));
+}
+
+TEST(Compile, NothingStaysWithinAMemoryBudget) {
+  CompileOptions options;
+  options.memory_budget.bytes = 1 << 20;
+  EXPECT_EQ(what_stays(options), (std::vector<std::vector<bool>>{{false, false}, {false, false}}));
 }
 
 TEST(Compile, ReturnsInputsVariablesAliasesAndAValueTwice) {

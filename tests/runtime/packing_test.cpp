@@ -81,6 +81,32 @@ TEST(Packing, IsDoneOnceAndAgainWhenTheHostHasWritten) {
   EXPECT_EQ(twice.packs, 3);
 }
 
+// y = x + 2 w + 2 w
+TEST(Packing, IsSharedByEqualInstructions) {
+  PackingProgram twice;
+  Task& step = twice.program->step[0];
+  Instruction again = step.instructions[0];
+  again.inputs[0] = again.outputs[0] = step.instructions[0].outputs[0];
+  step.instructions.push_back(again);
+  plan_packing(*twice.program);
+  EXPECT_EQ(step.instructions[1].packed.bytes, 8u);
+  EXPECT_EQ(planned_bytes(*twice.program, 0), 64u + 128u + 64u);
+  EXPECT_EQ(footprint_of(*twice.program)[0].total(), planned_bytes(*twice.program, 0));
+  Executor executor(twice.program);
+  EXPECT_EQ(run(executor), (V{3, 4}));
+  EXPECT_EQ(twice.packs, 1);
+}
+
+TEST(Packing, KeepsToALimit) {
+  PackingProgram twice;
+  twice.program->replicas = 2;
+  plan_packing(*twice.program, 127);
+  EXPECT_EQ(twice.packed().bytes, 0u);
+  EXPECT_EQ(twice.program->devices[0].packed_bytes, 0u);
+  plan_packing(*twice.program, 128);
+  EXPECT_EQ(twice.packed().bytes, 8u);
+}
+
 TEST(Packing, IsTheKernelsBusinessInTraining) {
   PackingProgram twice;
   twice.program->training = true;
