@@ -28,7 +28,8 @@ struct NoGradient {
 };
 inline constexpr NoGradient kNoGradients[] = {
     {"attention", "mask", "fuse_attention leaves masks that are trained as they are"},
-    {"attention", "log_sum", "kept for the gradient kernel, and read by nothing else"},
+    {"attention", "top", "kept for the gradient kernel, and read by nothing else"},
+    {"attention", "sum", "the same"},
     {"cross_entropy", "weight", "class weights are constants of the loss, as in PyTorch"},
     {"cross_entropy", "total_weight", "a normaliser for the gradient kernel, made of constants"},
     {"cross_entropy", "top", "kept for the gradient kernel, and read by nothing else"},

@@ -16,6 +16,8 @@ from support.tensors import normal
 
 BLOCKED = torch.ones(7, 7, dtype=torch.bool).triu(1)
 PADDED = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
+LEFT = PADDED.flip(1)
+BLIND = BLOCKED | LEFT[:, None, None, :]  # the first rows of the second sample see nothing
 
 
 def final_graph(folder):
@@ -179,28 +181,86 @@ def in_double(values):
     return [value.double() if value is not None and value.is_floating_point() else value for value in values]
 
 
+def train_beside_eager(model, inputs, folder, monkeypatch, in_double_too=True):
+    """Ten steps as one op, which match those of eager, in double, too, unless that is another result."""
+    monkeypatch.setenv("ASPEN_DUMP", str(folder))
+    model, eager, exact = (Trained(copy.deepcopy(model)) for _ in range(3))
+    trainer = poptorch.trainingModel(model, quiet(), poptorch.optim.SGD(model.parameters(), lr=0.5))
+    losses = [trainer(*inputs)[1] for _ in range(10)]
+    trainer.copyWeightsToHost()
+    trainer.destroy()
+    expected = [(eager, train_eager(eager, inputs, 10))]
+    if in_double_too:
+        expected.append((exact, train_eager(exact.double(), in_double(inputs), 10)))
+    for weights, wanted_losses in expected:
+        for ours, wanted in zip(losses, wanted_losses):
+            torch.testing.assert_close(ours, wanted.detach().float(), rtol=1e-5, atol=1e-6)
+        for ours, wanted in zip(model.parameters(), weights.parameters()):
+            torch.testing.assert_close(ours, wanted.float(), rtol=1e-4, atol=2e-6)
+    graph = final_graph(folder)
+    assert count(graph, "attention") == count(graph, "attention_grad") == 1 and count(graph, "softmax") == 0
+
+
 # Of those with weights and without dropout.
 TRAINED = [name for name in FUSED if name not in ("layer, batch first", "function")]
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_ten_steps_of_training_match_eager_in_float_and_double(name, tmp_path, monkeypatch):
+    train_beside_eager(*FUSED[name], tmp_path, monkeypatch)
+
+
+FILLS = [-1e4, -1e9, torch.finfo(torch.float32).min]
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_rows_that_see_nothing_are_trained_as_in_eager(fill, tmp_path, monkeypatch):
+    model = Heads(mask_scores=lambda scores, mask: scores.masked_fill(mask, fill))
+    train_beside_eager(model, [X, X, BLIND], tmp_path, monkeypatch)
+
+
+# Beside a mask that is added float rounds scores away, where double does not.
+@pytest.mark.parametrize("fill", FILLS)
+def test_rows_that_see_nothing_because_of_a_sum_are_trained_as_in_eager(fill, tmp_path, monkeypatch):
+    model, mask = Heads(mask_scores=added), BLIND * torch.tensor(fill)
+    train_beside_eager(model, [X, X, mask], tmp_path, monkeypatch, in_double_too=fill == FILLS[-1])
+
+
+def test_a_layer_that_sees_neither_padding_nor_what_comes_is_trained_as_in_eager(tmp_path, monkeypatch):
+    mask = torch.full((7, 7), -1e9).triu(1)
+    train_beside_eager(Layer(batch_first=True), [X, X, mask, LEFT], tmp_path, monkeypatch, in_double_too=False)
+
+
+def all_but_one(fill):
+    return torch.where(torch.arange(9) == 4, torch.tensor(0.0), torch.tensor(fill))
+
+
+# Of one key that has all the weight.
+ONE_KEY = {
+    "alone": (Heads(), [X, MEMORY[:, :1]]),
+    "alone, for one query": (Heads(), [X[:, :1], MEMORY[:, :1]]),
+    "filled": (Heads(mask_scores=lambda scores, mask: scores.masked_fill(mask, -1e9)), [X, MEMORY, all_but_one(1) > 0]),
+    "filled with infinity": (Heads(mask_scores=hidden), [X, MEMORY, all_but_one(1) > 0]),
+    "added": (Heads(mask_scores=added), [X, MEMORY, all_but_one(-1e9)]),
+    "saturated": (Heads(mask_scores=added), [X, MEMORY, all_but_one(-1e3)]),
+}
+
+
+@pytest.mark.parametrize("name", ONE_KEY)
+def test_weights_that_have_no_gradient_stay_where_adam_finds_them(name, tmp_path, monkeypatch):
     monkeypatch.setenv("ASPEN_DUMP", str(tmp_path))
-    model, inputs = copy.deepcopy(FUSED[name][0]), FUSED[name][1]
-    model, eager, exact = (Trained(copy.deepcopy(model)) for _ in range(3))
-    trainer = poptorch.trainingModel(model, quiet(), poptorch.optim.SGD(model.parameters(), lr=0.5))
-    losses = [trainer(*inputs)[1] for _ in range(10)]
+    model, inputs = Trained(copy.deepcopy(ONE_KEY[name][0])), ONE_KEY[name][1]
+    before = copy.deepcopy(model.model)
+    trainer = poptorch.trainingModel(model, quiet(), poptorch.optim.Adam(model.parameters(), lr=0.01))
+    for _ in range(10):
+        trainer(*inputs)
     trainer.copyWeightsToHost()
     trainer.destroy()
-    exact_losses = train_eager(exact.double(), in_double(inputs), 10)
-    for expected in (train_eager(eager, inputs, 10), exact_losses):
-        for ours, wanted in zip(losses, expected):
-            torch.testing.assert_close(ours, wanted.detach().float(), rtol=1e-5, atol=1e-6)
-    for weights in (eager, exact):
-        for ours, wanted in zip(model.parameters(), weights.parameters()):
-            torch.testing.assert_close(ours, wanted.float(), rtol=1e-4, atol=2e-6)
-    graph = final_graph(tmp_path)
-    assert count(graph, "attention") == count(graph, "attention_grad") == 1 and count(graph, "softmax") == 0
+    for layer in ("query", "key"):
+        for ours, wanted in zip(getattr(model.model, layer).parameters(), getattr(before, layer).parameters()):
+            assert torch.equal(ours, wanted), layer
+    assert not torch.equal(model.model.value.weight, before.value.weight)
+    assert count(final_graph(tmp_path), "attention_grad") == 1
 
 
 class Biased(nn.Module):

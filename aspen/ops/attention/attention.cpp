@@ -2,9 +2,12 @@
 //   out = softmax(scale * q k^T + mask) v
 // A mask of bool takes the place of scores instead of being added to them. The axes of heads and of a sample's rows lie
 // as linear layers leave them; B or H of 1 makes matrices of other layouts fit. The gradient makes the weights again
-// from the logarithms of the sums of exponentials. With p the weights and g the gradient of out:
-//   dv = p^T g,   ds = p * (g v^T - sum(g * out, of a row)), 0 where a mask of bool is true,
+// from the largest score of each row and the sum of its exponentials. One number in the place of both, their logarithm,
+// would lose the sum beside scores of -1e9, as masks make them. With p the weights, g the gradient of out and
+// dp = g v^T:
+//   dv = p^T g,   ds = p * (dp - sum(p * dp, of a row)), 0 where a mask of bool is true,
 //   dq = scale * ds k,   dk = scale * ds^T q
+// The sum is that of g * out, too, but made of the same numbers as dp it cancels them where one key has all the weight.
 // There is none by the mask: fuse_attention leaves masks that want one as they are.
 #include "aspen/ops/attention/attention.h"
 
@@ -24,7 +27,7 @@ TensorType result_of(const InferContext& c) {
 }
 
 // A number for each row of scores: at least float32.
-TensorType log_sum_of(const InferContext& c) {
+TensorType statistics_of(const InferContext& c) {
   const Shape scores = scores_of(c);
   const DType dtype = c.in(0).dtype;
   return {is_narrow_float(dtype) ? DType::kF32 : dtype, {scores[0], scores[1], scores[2]}};
@@ -56,23 +59,23 @@ void check_mask(const InferContext& c, std::size_t input) {
 std::vector<TensorType> infer_attention(const InferContext& c) {
   check_operands(c);
   check_mask(c, 3);
-  return {result_of(c), log_sum_of(c)};
+  return {result_of(c), statistics_of(c), statistics_of(c)};
 }
 
 std::vector<TensorType> infer_attention_grad(const InferContext& c) {
   check_operands(c);
-  const TensorType result = result_of(c), log_sum = log_sum_of(c);
-  for (std::size_t i : {3, 5}) {
-    c.check(c.in(i) == result, "takes results {}, not {}.", to_string(result), to_string(c.in(i)));
+  const TensorType result = result_of(c), statistics = statistics_of(c);
+  for (std::size_t i : {3, 4}) {
+    c.check(c.in(i) == statistics, "takes statistics {}, not {}.", to_string(statistics), to_string(c.in(i)));
   }
-  c.check(c.in(4) == log_sum, "takes logarithms of sums {}, not {}.", to_string(log_sum), to_string(c.in(4)));
+  c.check(c.in(5) == result, "takes a gradient {}, not {}.", to_string(result), to_string(c.in(5)));
   check_mask(c, 6);
   return {c.in(0), c.in(1), c.in(2)};
 }
 
 void attention_gradient(GradientContext& c) {
   c.no_gradient(3);
-  const Op* op = c.b.emit("attention_grad", {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.grad(0), c.in(3)},
+  const Op* op = c.b.emit("attention_grad", {c.in(0), c.in(1), c.in(2), c.out(1), c.out(2), c.grad(0), c.in(3)},
                           c.attrs<AttentionAttrs>());
   for (std::size_t i : {0, 1, 2}) c.set(i, op->output(i));
 }
@@ -109,8 +112,10 @@ void add_examples(OpDef& op, OpDef& gradient) {
     example.inputs.insert(example.inputs.end(), e.mask.begin(), e.mask.end());
     op.example(std::move(example));
     const TensorType y{DType::kF32, {e.q[0], e.q[1], e.q[2], e.v[3]}};
-    of_gradient.inputs.insert(of_gradient.inputs.end(), {y, {DType::kF32, {e.q[0], e.q[2], e.q[1]}}, y});
+    const TensorType statistics{DType::kF32, {e.q[0], e.q[2], e.q[1]}};
+    of_gradient.inputs.insert(of_gradient.inputs.end(), {statistics, statistics, y});
     of_gradient.inputs.insert(of_gradient.inputs.end(), e.mask.begin(), e.mask.end());
+    of_gradient.low = 0.2;  // of sums, which are positive
     gradient.example(std::move(of_gradient));
   }
 }
@@ -118,29 +123,29 @@ void add_examples(OpDef& op, OpDef& gradient) {
 }  // namespace
 
 void define_attention(OpRegistry& ops) {
-  OpDef& op =
-      ops.define<AttentionAttrs>("attention")
-          .summary(
-              "softmax(scale * q k^T + mask) v for each head, without the scores in memory: made by "
-              "fuse_attention.")
-          .input("q", "floating point, (B, S, H, D)")
-          .input("k", "type of q, (B, T, H, D)")
-          .input("v", "type of q, (B, T, H, E)")
-          .optional_input("mask",
-                          "(a divisor of B, one of H, S or 1, T); type of q: is added to the scores; "
-                          "bool: where true, scores are `fill`")
-          .output("y", "type of q, (B, S, H, E)")
-          .output("log_sum", "logarithm of the sum of exponentials of each row of scores (B, H, S); f32 for f16")
-          .infer(infer_attention)
-          .gradient(attention_gradient)
-          .products(attention_products);
+  OpDef& op = ops.define<AttentionAttrs>("attention")
+                  .summary(
+                      "softmax(scale * q k^T + mask) v for each head, without the scores in memory: made by "
+                      "fuse_attention.")
+                  .input("q", "floating point, (B, S, H, D)")
+                  .input("k", "type of q, (B, T, H, D)")
+                  .input("v", "type of q, (B, T, H, E)")
+                  .optional_input("mask",
+                                  "(a divisor of B, one of H, S or 1, T); type of q: is added to the scores; "
+                                  "bool: where true, scores are `fill`")
+                  .output("y", "type of q, (B, S, H, E)")
+                  .output("top", "the largest of each row of scores (B, H, S); f32 for f16")
+                  .output("sum", "sum of exp(score - top) of each row of scores (B, H, S); f32 for f16")
+                  .infer(infer_attention)
+                  .gradient(attention_gradient)
+                  .products(attention_products);
   OpDef& gradient = ops.define<AttentionAttrs>("attention_grad")
                         .summary("Gradient of attention by q, k and v.")
                         .input("q", "as in attention")
                         .input("k", "as in attention")
                         .input("v", "as in attention")
-                        .input("y", "output of attention")
-                        .input("log_sum", "output of attention")
+                        .input("top", "output of attention")
+                        .input("sum", "output of attention")
                         .input("g", "gradient of y")
                         .optional_input("mask", "as in attention")
                         .output("dq", "shape and type of q")

@@ -21,6 +21,22 @@ void gather_rows(const float* from, std::int64_t stride, std::int64_t rows, std:
   for (std::int64_t i = 0; i < rows; ++i) std::memcpy(to + i * size, from + i * stride, bytes);
 }
 
+void make_scores(const AttentionShape& s, const ScoreBlock& block, const float* q, const float* keys, float* scales,
+                 float* scores) {
+  const std::int64_t row = s.heads * s.depth, panel = gemm_panel_width();
+  if (s.turns_keys()) {
+    std::fill_n(scales, block.rows, block.scale);
+    const Epilogue scaled{.scale = scales};
+    gemm_rows({block.rows, s.keys, s.depth, row, 1, panel, block.score_row, s.depth * panel}, q, keys, scores,
+              {.epilogue = block.scale == 1 ? nullptr : &scaled});
+    return;
+  }
+  gemm_columns({block.rows, s.keys, s.depth, row, 1, row, block.score_row}, q, keys, scores);
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    ASPEN_BEST(scale_line)(scores + i * block.score_row, s.keys, block.scale);
+  }
+}
+
 namespace {
 
 class AttentionKernel final : public Kernel {
@@ -33,14 +49,12 @@ class AttentionKernel final : public Kernel {
     score_row_ = score_row_of(s_);
     block_rows_ = rows_of_blocks(cost);
     blocks_ = (s_.rows + block_rows_ - 1) / block_rows_;
-    turns_keys_ = block_rows_ >= kFewRows;
-    copies_values_ = block_rows_ >= kFewRows && s_.heads > 1;
+    copies_values_ = s_.turns_keys() && s_.heads > 1;
     const std::int64_t panels = rounded_up(s_.keys, gemm_panel_width()) * s_.depth;
-    values_at_ = turns_keys_ ? rounded_up(panels, 16) : 0;
+    values_at_ = s_.turns_keys() ? rounded_up(panels, 16) : 0;
     scores_at_ = values_at_ + (copies_values_ ? rounded_up(s_.keys * s_.width, 16) : 0);
-    sums_at_ = scores_at_ + block_rows_ * score_row_;
-    tops_at_ = sums_at_ + rounded_up(block_rows_, 16);
-    floats_ = tops_at_ + rounded_up(block_rows_, 16);
+    factors_at_ = scores_at_ + block_rows_ * score_row_;
+    floats_ = factors_at_ + rounded_up(block_rows_, 16);
     // The memory of chunks that may run at the same time is to be little beside that of operands.
     const std::int64_t items = s_.matrices() * blocks_;
     const std::int64_t most = std::max(kFewChunks, s_.elements() / 4 / floats_);
@@ -67,20 +81,18 @@ class AttentionKernel final : public Kernel {
   }
 
  private:
-  // Fewer rows than this are multiplied from where keys and values lie.
-  static constexpr std::int64_t kFewRows = 8;
-
   // Operands of one head of one sample.
   struct Head {
     const float *q, *k, *v;
-    float *y, *log_sum;
+    float *y, *top, *sum;
     std::int64_t index;  // among those of all samples
     const void* mask;    // or nullptr
   };
 
   std::int64_t rows_of_blocks(double cost) const {
     const std::int64_t parts = worthwhile_parts(cost), each = (parts + s_.matrices() - 1) / s_.matrices();
-    return std::min({s_.rows, rows_in_cache(score_row_), rounded_up((s_.rows + each - 1) / each, kFewRows)});
+    return std::min(
+        {s_.rows, rows_in_cache(score_row_), rounded_up((s_.rows + each - 1) / each, AttentionShape::kFewRows)});
   }
 
   Head head_of(const KernelArgs& args, std::int64_t i) const {
@@ -89,35 +101,30 @@ class AttentionKernel final : public Kernel {
             static_cast<const float*>(args.inputs[2]) + s_.place_of(i, s_.keys, s_.width),
             static_cast<float*>(args.outputs[0]) + s_.place_of(i, s_.rows, s_.width),
             static_cast<float*>(args.outputs[1]) + i * s_.rows,
+            static_cast<float*>(args.outputs[2]) + i * s_.rows,
             i,
             args.inputs.size() < 4 ? nullptr : args.inputs[3]};
   }
 
   // What all rows of queries read.
   void prepare(const Head& head, float* memory) const {
-    if (turns_keys_) turn_into_panels({.n = s_.keys, .k = s_.depth, .b_row = s_.heads * s_.depth}, head.k, memory);
+    if (s_.turns_keys()) turn_into_panels({.n = s_.keys, .k = s_.depth, .b_row = s_.heads * s_.depth}, head.k, memory);
     if (copies_values_) gather_rows(head.v, s_.heads * s_.width, s_.keys, s_.width, memory + values_at_);
   }
 
   void compute(const Head& head, std::int64_t first, float* memory) const {
     const std::int64_t rows = std::min(block_rows_, s_.rows - first), query_row = s_.heads * s_.depth;
     const float* q = head.q + first * query_row;
-    float *scores = memory + scores_at_, *sums = memory + sums_at_, *tops = memory + tops_at_;
-    GemmShape by_keys{rows, s_.keys, s_.depth, query_row, 1, query_row, score_row_};
-    if (turns_keys_) {
-      by_keys.b_row = gemm_panel_width();
-      by_keys.b_panel = s_.depth * gemm_panel_width();
-      gemm_rows(by_keys, q, memory, scores);
-    } else {
-      gemm_columns(by_keys, q, head.k, scores);
-    }
+    float *scores = memory + scores_at_, *factors = memory + factors_at_;
+    make_scores(s_, {rows, scale_, score_row_}, q, s_.turns_keys() ? memory : head.k, factors, scores);
     for (std::int64_t i = 0; i < rows; ++i) {
       const MaskRow mask = mask_.row(head.mask, head.index, first + i);
-      sums[i] = ASPEN_BEST(weigh_scores)(scores + i * score_row_, s_.keys, scale_, mask, tops[i]);
+      float &top = head.top[first + i], &sum = head.sum[first + i];
+      sum = ASPEN_BEST(weigh_scores)(scores + i * score_row_, s_.keys, mask, top);
+      factors[i] = 1.0f / sum;
     }
-    ASPEN_BEST(finish_sums)(sums, tops, rows, head.log_sum + first);
     const std::int64_t y_row = s_.heads * s_.width, v_row = copies_values_ ? s_.width : y_row;
-    const Epilogue divides{.scale = sums};
+    const Epilogue divides{.scale = factors};
     gemm_rows({rows, s_.width, s_.keys, score_row_, 1, v_row, y_row}, scores,
               copies_values_ ? memory + values_at_ : head.v, head.y + first * y_row, {.epilogue = &divides});
   }
@@ -126,8 +133,8 @@ class AttentionKernel final : public Kernel {
   MaskLayout mask_;
   float scale_ = 1;
   std::int64_t score_row_ = 0, block_rows_ = 0, blocks_ = 0;
-  bool turns_keys_ = false, copies_values_ = false;
-  std::int64_t values_at_ = 0, scores_at_ = 0, sums_at_ = 0, tops_at_ = 0, floats_ = 0;  // in the memory of a chunk
+  bool copies_values_ = false;
+  std::int64_t values_at_ = 0, scores_at_ = 0, factors_at_ = 0, floats_ = 0;  // in the memory of a chunk
   Chunks chunks_;
 };
 

@@ -21,6 +21,8 @@ struct AttentionShape {
   }
   std::int64_t matrices() const { return batch * heads; }
   std::int64_t scores() const { return matrices() * rows * keys; }
+  // Whether keys are turned into panels: fewer rows are multiplied from where keys and values lie.
+  bool turns_keys() const { return rows >= kFewRows; }
   // Of all operands and the result.
   std::int64_t elements() const { return matrices() * (rows + keys) * (depth + width); }
   // Where head i of all samples begins in a tensor with so many rows of this size.
@@ -28,6 +30,7 @@ struct AttentionShape {
     return (i / heads * tensor_rows * heads + i % heads) * size;
   }
 
+  static constexpr std::int64_t kFewRows = 8;
   std::int64_t batch = 0, rows = 0, heads = 0, depth = 0, keys = 0, width = 0;
 };
 
@@ -74,13 +77,26 @@ class MaskLayout {
 // Rows of query that are taken at a time: so many that their scores, which with their keys and values are to stay in
 // the second cache level, are about as many as fit, in whole blocks of gemm_rows.
 inline std::int64_t rows_in_cache(std::int64_t score_row) {
-  constexpr std::int64_t kCachedScores = 1 << 16, kRowsOfBlocks = 24, kFewRows = 8;
+  constexpr std::int64_t kCachedScores = 1 << 16, kRowsOfBlocks = 24;
   const std::int64_t most = kCachedScores / score_row;
-  return most < kRowsOfBlocks ? std::max(kFewRows, most) : most / kRowsOfBlocks * kRowsOfBlocks;
+  return most < kRowsOfBlocks ? std::max(AttentionShape::kFewRows, most) : most / kRowsOfBlocks * kRowsOfBlocks;
 }
 
 // Rows of scores: those of a power of two would drive each other out of the cache.
 inline std::int64_t score_row_of(const AttentionShape& s) { return rounded_up(s.keys, 16) + 16; }
+
+// Rows of queries whose scores are made together.
+struct ScoreBlock {
+  std::int64_t rows;
+  float scale;
+  std::int64_t score_row;  // floats from the scores of one to those of the next
+};
+
+// The scores of a head without their mask. Attention and its gradient make them here, and they are rounded as they are
+// stored: a weight that is made again has the bits it had. `keys` lie in panels if the shape turns them; `scales`: room
+// for a number for each row.
+void make_scores(const AttentionShape& s, const ScoreBlock& block, const float* q, const float* keys, float* scales,
+                 float* scores);
 
 // Copies rows that lie `stride` floats apart, one behind the other.
 void gather_rows(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t size, float* to);

@@ -74,7 +74,7 @@ void attention(const KernelCall& call) {
     const Scores<T> score(call, 3);
     const T* v = call.in<T>(2);
     T* y = call.out<T>(0);
-    A *log_sum = call.out<A>(1), *weights = call.workspace<A>();  // of one row
+    A *tops = call.out<A>(1), *sums = call.out<A>(2), *weights = call.workspace<A>();  // of one row
     for_each_row(qs, [&](std::int64_t b, std::int64_t s, std::int64_t head) {
       A top = -std::numeric_limits<A>::infinity(), total = 0;
       for (std::int64_t t = 0; t < vs[1]; ++t) {
@@ -85,7 +85,9 @@ void attention(const KernelCall& call) {
         weights[t] = std::exp(weights[t] - top);
         total += weights[t];
       }
-      log_sum[(b * qs[2] + head) * qs[1] + s] = top + std::log(total);
+      const std::int64_t row = (b * qs[2] + head) * qs[1] + s;
+      tops[row] = top;
+      sums[row] = total;
       for (std::int64_t e = 0; e < vs[3]; ++e) {
         A sum = 0;
         for (std::int64_t t = 0; t < vs[1]; ++t) {
@@ -97,38 +99,45 @@ void attention(const KernelCall& call) {
   });
 }
 
-// How the weights of a row and their gradients are found again, one key at a time.
+// How the weights of a row are found again, and their gradients.
 template <class T>
 class WeightGradients {
  public:
   using A = Accumulator<T>;
   explicit WeightGradients(const KernelCall& call)
-      : call_(call), score_(call, 6), v_(call.in<T>(2)), y_(call.in<T>(3)), g_(call.in<T>(5)), log_sum_(call.in<A>(4)) {
+      : call_(call), score_(call, 6), v_(call.in<T>(2)), g_(call.in<T>(5)), tops_(call.in<A>(3)), sums_(call.in<A>(4)) {
   }
 
-  A weight(std::int64_t b, std::int64_t s, std::int64_t head, std::int64_t t) const {
-    const Shape& qs = call_.in_type(0).shape;
-    return std::exp(score_(b, s, head, t) - log_sum_[(b * qs[2] + head) * qs[1] + s]);
-  }
-
-  // By the product of q and k.
-  A of_product(std::int64_t b, std::int64_t s, std::int64_t head, std::int64_t t) const {
-    if (score_.is_hidden(b, s, head, t)) return 0;
-    const Shape &vs = call_.in_type(2).shape, &ys = call_.in_type(3).shape;
-    A sum = 0;
-    for (std::int64_t e = 0; e < vs[3]; ++e) {
-      const std::int64_t place = place_of(ys, b, s, head, e);
-      const A away = static_cast<A>(v_[place_of(vs, b, t, head, e)]) - static_cast<A>(y_[place]);
-      sum += static_cast<A>(g_[place]) * away;
+  // The weights of a row, and the gradients by its products of q and k.
+  void operator()(std::int64_t b, std::int64_t s, std::int64_t head, A* weights, A* products) const {
+    const Shape &qs = call_.in_type(0).shape, &vs = call_.in_type(2).shape;
+    const std::int64_t row = (b * qs[2] + head) * qs[1] + s;
+    A mean = 0;
+    for (std::int64_t t = 0; t < vs[1]; ++t) {
+      weights[t] = std::exp(score_(b, s, head, t) - tops_[row]) / sums_[row];
+      products[t] = of_weight(b, s, head, t);
+      mean += weights[t] * products[t];
     }
-    return weight(b, s, head, t) * sum * static_cast<A>(call_.attrs<AttentionAttrs>().scale);
+    const A scale = static_cast<A>(call_.attrs<AttentionAttrs>().scale);
+    for (std::int64_t t = 0; t < vs[1]; ++t) {
+      products[t] = score_.is_hidden(b, s, head, t) ? 0 : weights[t] * (products[t] - mean) * scale;
+    }
   }
 
  private:
+  A of_weight(std::int64_t b, std::int64_t s, std::int64_t head, std::int64_t t) const {
+    const Shape &vs = call_.in_type(2).shape, &ys = call_.in_type(5).shape;
+    A sum = 0;
+    for (std::int64_t e = 0; e < vs[3]; ++e) {
+      sum += static_cast<A>(g_[place_of(ys, b, s, head, e)]) * static_cast<A>(v_[place_of(vs, b, t, head, e)]);
+    }
+    return sum;
+  }
+
   const KernelCall& call_;
   Scores<T> score_;
-  const T *v_, *y_, *g_;
-  const A* log_sum_;
+  const T *v_, *g_;
+  const A *tops_, *sums_;
 };
 
 void attention_grad(const KernelCall& call) {
@@ -147,12 +156,7 @@ void attention_grad(const KernelCall& call) {
     };
     for (std::int64_t b = 0; b < qs[0]; ++b) {
       for (std::int64_t head = 0; head < qs[2]; ++head) {
-        for (std::int64_t s = 0; s < qs[1]; ++s) {
-          for (std::int64_t t = 0; t < ks[1]; ++t) {
-            weights[s * ks[1] + t] = gradients.weight(b, s, head, t);
-            products[s * ks[1] + t] = gradients.of_product(b, s, head, t);
-          }
-        }
+        for (std::int64_t s = 0; s < qs[1]; ++s) gradients(b, s, head, weights + s * ks[1], products + s * ks[1]);
         // Sum over the keys, or over the rows of queries, of one of these times another operand.
         write(call.out<T>(0), qs, b, head, [&](std::int64_t s, std::int64_t d) {
           A sum = 0;
@@ -171,7 +175,7 @@ void attention_grad(const KernelCall& call) {
         write(call.out<T>(1), ks, b, head,
               [&](std::int64_t t, std::int64_t d) { return over_rows(products, q, qs, t, d); });
         write(call.out<T>(2), vs, b, head,
-              [&](std::int64_t t, std::int64_t e) { return over_rows(weights, g, call.in_type(3).shape, t, e); });
+              [&](std::int64_t t, std::int64_t e) { return over_rows(weights, g, call.in_type(5).shape, t, e); });
       }
     }
   });

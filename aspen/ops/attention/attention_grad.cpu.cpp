@@ -1,6 +1,6 @@
-// One head at a time, and of its queries a block of rows: their weights are made again from the logarithms of sums, so
-// that neither they nor their gradients are ever in memory as a whole. Gradients of keys and values are added up over
-// the blocks in their order.
+// One head at a time, and of its queries a block of rows: their weights are made again, as attention made them, so that
+// neither they nor their gradients are ever in memory as a whole. Gradients of keys and values are added up over the
+// blocks in their order.
 #include <algorithm>
 
 #include "aspen/backends/cpu/chunks.h"
@@ -30,11 +30,12 @@ class AttentionGradKernel final : public Kernel {
       end += rounded_up(floats, 16);
       return begin;
     };
-    key_panels_ = reserve(panel_keys * s_.depth);
+    key_panels_ = reserve(s_.turns_keys() ? panel_keys * s_.depth : 0);
     value_panels_ = reserve(panel_keys * s_.width);
     keys_ = reserve(s_.heads > 1 ? s_.keys * s_.depth : 0);
     weights_ = reserve(block_rows_ * score_row_);
     gradients_ = reserve(block_rows_ * score_row_);
+    scales_ = reserve(block_rows_);
     adds_up_ = block_rows_ < s_.rows;
     key_sums_ = reserve(adds_up_ ? s_.keys * s_.depth : 0);
     value_sums_ = reserve(adds_up_ ? s_.keys * s_.width : 0);
@@ -62,7 +63,7 @@ class AttentionGradKernel final : public Kernel {
  private:
   // Operands and results of one head of one sample.
   struct Head {
-    const float *q, *k, *v, *y, *log_sum, *g;
+    const float *q, *k, *v, *top, *sum, *g;
     const void* mask;  // or nullptr
     float *dq, *dk, *dv;
     std::int64_t index;  // among those of all samples
@@ -76,7 +77,7 @@ class AttentionGradKernel final : public Kernel {
     return {in(0) + query,
             in(1) + key,
             in(2) + value,
-            in(3) + result,
+            in(3) + i * s_.rows,
             in(4) + i * s_.rows,
             in(5) + result,
             args.inputs.size() > kMask ? args.inputs[kMask] : nullptr,
@@ -88,7 +89,9 @@ class AttentionGradKernel final : public Kernel {
 
   void compute(const Head& head, float* memory) const {
     const std::int64_t key_row = s_.heads * s_.depth, value_row = s_.heads * s_.width;
-    turn_into_panels({.n = s_.keys, .k = s_.depth, .b_row = key_row}, head.k, memory + key_panels_);
+    if (s_.turns_keys()) {
+      turn_into_panels({.n = s_.keys, .k = s_.depth, .b_row = key_row}, head.k, memory + key_panels_);
+    }
     turn_into_panels({.n = s_.keys, .k = s_.width, .b_row = value_row}, head.v, memory + value_panels_);
     if (s_.heads > 1) gather_rows(head.k, key_row, s_.keys, s_.depth, memory + keys_);
     for (std::int64_t first = 0; first < s_.rows; first += block_rows_) {
@@ -102,24 +105,28 @@ class AttentionGradKernel final : public Kernel {
 
   void add_block(const Head& head, std::int64_t first, std::int64_t rows, float* memory) const {
     const std::int64_t key_row = s_.heads * s_.depth, value_row = s_.heads * s_.width;
-    const float *q = head.q + first * key_row, *g = head.g + first * value_row, *y = head.y + first * value_row;
+    const float *q = head.q + first * key_row, *g = head.g + first * value_row;
     float *weights = memory + weights_, *gradients = memory + gradients_;
     // Of one block they are written where they belong.
     float *key_sums = adds_up_ ? memory + key_sums_ : head.dk, *value_sums = adds_up_ ? memory + value_sums_ : head.dv;
     const std::int64_t key_sum_row = adds_up_ ? s_.depth : key_row, value_sum_row = adds_up_ ? s_.width : value_row;
 
-    gemm_rows(by_panels(rows, s_.depth, key_row), q, memory + key_panels_, weights);
+    make_scores(s_, {rows, scale_, score_row_}, q, s_.turns_keys() ? memory + key_panels_ : head.k, memory + scales_,
+                weights);
     for (std::int64_t i = 0; i < rows; ++i) {
       ASPEN_BEST(weights_of_scores)
-      (weights + i * score_row_, s_.keys, scale_, head.log_sum[first + i], mask_.row(head.mask, head.index, first + i));
+      (weights + i * score_row_, s_.keys, mask_.row(head.mask, head.index, first + i), head.top[first + i],
+       1.0f / head.sum[first + i]);
     }
     sum_up({s_.keys, s_.width, rows, 1, score_row_, value_row, value_sum_row}, weights, g, value_sums, first, memory);
-    gemm_rows(by_panels(rows, s_.width, value_row), g, memory + value_panels_, gradients);
+    const std::int64_t panel = gemm_panel_width();
+    gemm_rows({rows, s_.keys, s_.width, value_row, 1, panel, score_row_, s_.width * panel}, g, memory + value_panels_,
+              gradients);
     for (std::int64_t i = 0; i < rows; ++i) {
-      const float mean = ASPEN_BEST(product_of_lines)(g + i * value_row, y + i * value_row, s_.width);
+      float *of_row = gradients + i * score_row_, *weights_of_row = weights + i * score_row_;
+      const float mean = ASPEN_BEST(product_of_lines)(weights_of_row, of_row, s_.keys);
       ASPEN_BEST(gradients_of_scores)
-      (gradients + i * score_row_, weights + i * score_row_, s_.keys, scale_, mean,
-       mask_.row(head.mask, head.index, first + i));
+      (of_row, weights_of_row, s_.keys, scale_, mean, mask_.row(head.mask, head.index, first + i));
     }
     gemm_rows({rows, s_.depth, s_.keys, score_row_, 1, s_.heads > 1 ? s_.depth : key_row, key_row}, gradients,
               s_.heads > 1 ? memory + keys_ : head.k, head.dq + first * key_row);
@@ -136,18 +143,13 @@ class AttentionGradKernel final : public Kernel {
     for (std::int64_t i = 0; i < shape.m * shape.n; ++i) sums[i] += part[i];
   }
 
-  // Rows of so many numbers times keys or values in panels.
-  GemmShape by_panels(std::int64_t rows, std::int64_t size, std::int64_t row) const {
-    return {rows, s_.keys, size, row, 1, gemm_panel_width(), score_row_, size * gemm_panel_width()};
-  }
-
   AttentionShape s_;
   MaskLayout mask_;
   float scale_;
   bool adds_up_ = false;  // gradients of keys and values, over several blocks
   std::int64_t score_row_, block_rows_ = 0;
   // In the memory of a chunk.
-  std::int64_t key_panels_ = 0, value_panels_ = 0, keys_ = 0, weights_ = 0, gradients_ = 0, key_sums_ = 0,
+  std::int64_t key_panels_ = 0, value_panels_ = 0, keys_ = 0, weights_ = 0, gradients_ = 0, scales_ = 0, key_sums_ = 0,
                value_sums_ = 0, part_ = 0, floats_ = 0;
   Chunks chunks_;
 };
