@@ -131,7 +131,7 @@ Case rows(const Shape& table, const Shape& index) {
   shape.insert(shape.end(), table.begin() + 1, table.end());
   const KernelRequest scatter = request_of("scatter_rows", Attrs::of(ScatterAttrs{.axis = 0, .mode = "add"}),
                                            {f32(table), i32(index), f32(shape)});
-  return {scatter, i32(index), f32(shape), table[0], "rows_"};
+  return {scatter, i32(index), f32(shape), std::max<std::int64_t>(table[0], 1), "rows_"};
 }
 
 // dot_sgd, dot_adam
@@ -155,20 +155,24 @@ TEST(WeightUpdate, OfRows) {
     rows({700, 3, 11}, {4, 2, 3}).check(update);  // rows of several axes
     rows({5}, {7}).check(update);
     rows({300, 8}, {0}).check(update);
+    rows({0, 8}, {0}).check(update);
+    rows({300, 0}, {4}).check(update);
   }
 }
 
 TEST(WeightUpdate, OfRowsRejectsWrongIndices) {
-  const TensorType w = f32({300, 8}), index = i32({4}), g = f32({4, 8});
-  const KernelRequest request = request_of("rows_sgd", Attrs::of(SgdAttrs{}), {w, index, g, kSettings, kStep});
-  std::mt19937 random(5);
-  Values values;
-  for (const TensorType& type : {w, index, g, kSettings, kStep})
-    values.push_back(random_buffer(type, random, 0, 1, 300));
-  for (std::int32_t wrong : {-1, 300}) {
-    values[1].as<std::int32_t>()[2] = wrong;
-    for (const auto& backend : {make_cpu_backend(), make_reference_backend()}) {
-      EXPECT_THROW(run_kernel(*backend, request, pointers_of(values)), UserError);
+  for (const std::int64_t num_rows : {300, 0}) {
+    const TensorType w = f32({num_rows, 8}), index = i32({4}), g = f32({4, 8});
+    const KernelRequest request = request_of("rows_sgd", Attrs::of(SgdAttrs{}), {w, index, g, kSettings, kStep});
+    std::mt19937 random(5);
+    Values values;
+    for (const TensorType& type : {w, index, g, kSettings, kStep})
+      values.push_back(random_buffer(type, random, 0, 1, 300));
+    for (std::int32_t wrong : {-1, 300}) {
+      values[1].as<std::int32_t>()[2] = wrong;
+      for (const auto& backend : {make_cpu_backend(), make_reference_backend()}) {
+        EXPECT_THROW(run_kernel(*backend, request, pointers_of(values)), UserError);
+      }
     }
   }
 }

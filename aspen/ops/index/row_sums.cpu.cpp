@@ -18,7 +18,7 @@ class RowSums final : public GradientPieces {
                                              std::max<std::int64_t>(rows_, 1))),
         pieces_((rows_ + piece_rows_ - 1) / piece_rows_),
         chunks_(cut(pieces_, kMoveCost * static_cast<double>(rows_ * columns_),
-                    {.least = (pieces_ + kFewChunks - 1) / kFewChunks})) {}
+                    {.least = std::max<std::int64_t>((pieces_ + kFewChunks - 1) / kFewChunks, 1)})) {}
 
   std::size_t workspace_bytes() const override {
     return padded(pieces_ + 1 + count_) + static_cast<std::size_t>(chunks_.count()) * padded(piece_rows_ * columns_);
