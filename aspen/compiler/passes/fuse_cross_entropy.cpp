@@ -33,6 +33,7 @@ void fuse_gradients(Graph& graph, Op* gradient) {
   if (!runs_along_classes(*gradient)) return;
   Op* of_loss = gradient->input(1)->producer();
   if (of_loss == nullptr || !of_loss->is("nll_grad") || of_loss->input(4) != gradient->input(0)) return;
+  if (!belong_together(*of_loss, *gradient)) return;
   const Value& between = *of_loss->output();
   if (between.users().size() != 1 || between.is_output() || between.is_gradient()) return;
   Builder b(graph);
@@ -70,7 +71,7 @@ Users users_of(const Op& softmax) {
     if (result.loss != nullptr) return {};
     result.loss = user;
   }
-  if (result.loss == nullptr) return {};
+  if (result.loss == nullptr || !belong_together(softmax, *result.loss)) return {};
   for (Op* user : log_p.users()) {
     if (user == result.loss) continue;
     if (!is_gradient_of(*user, *result.loss)) return {};

@@ -21,7 +21,7 @@ bool is_plain_add(const Op* op) {
          op->input(1)->type() == op->output()->type();
 }
 
-bool belong_together(const Op& a, const Op& b) { return a.section == b.section && a.placement == b.placement; }
+bool lie_together(const Op& a, const Op& b) { return a.section == b.section && a.placement == b.placement; }
 
 // The values a sum adds up, from left to right.
 std::vector<Value*> summands(const Graph& graph, Op* root) {
@@ -30,7 +30,7 @@ std::vector<Value*> summands(const Graph& graph, Op* root) {
     Value* value = open.back();
     open.pop_back();
     Op* op = value->producer();
-    if (is_plain_add(op) && belong_together(*op, *root) && used_once(graph, value)) {
+    if (is_plain_add(op) && lie_together(*op, *root) && used_once(graph, value)) {
       open.push_back(op->input(1));
       open.push_back(op->input(0));
     } else {
@@ -48,7 +48,7 @@ struct Part {
 
 bool as_part(const Graph& graph, Value* value, const Op& root, Part& part) {
   const Op* op = value->producer();
-  if (op == nullptr || !op->is("pad") || !belong_together(*op, root) || !used_once(graph, value)) return false;
+  if (op == nullptr || !op->is("pad") || !lie_together(*op, root) || !used_once(graph, value)) return false;
   const auto& pad = op->attrs<PadAttrs>();
   if (pad.value != 0) return false;
   int axes = 0;
@@ -117,7 +117,7 @@ bool is_root(const Graph& graph, Op* op) {
   if (!is_plain_add(op)) return false;
   if (!used_once(graph, op->output())) return true;
   const Op* user = op->output()->users().front();
-  return !is_plain_add(user) || !belong_together(*user, *op);
+  return !is_plain_add(user) || !lie_together(*user, *op);
 }
 
 }  // namespace

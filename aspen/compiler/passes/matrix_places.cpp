@@ -138,10 +138,6 @@ bool is_hooked(const Value& value) {
 
 }  // namespace
 
-bool belong_together(const Op& a, const Op& b) {
-  return a.section == b.section && a.backward == b.backward && a.no_grad == b.no_grad;
-}
-
 Value* scaled_operand(const Op& op, double& factor) {
   const bool divides = op.is("div");
   if (!divides && !op.is("mul")) return nullptr;

@@ -9,10 +9,6 @@
 
 namespace aspen {
 
-// Whether one op can stand for both as far as gradients go: they are in the same part of a step, and gradients flow
-// through both or neither. Wherever they are placed.
-bool belong_together(const Op& a, const Op& b);
-
 // A tensor that holds matrices (N, rows, columns) in the order (N / heads, rows, heads, columns).
 struct MatrixPlace {
   Value* value = nullptr;

@@ -31,6 +31,10 @@ bool run_together(const Op& a, const Op& b) {
   return a.task == b.task && a.section == b.section && a.backward == b.backward && a.placement == b.placement;
 }
 
+bool belong_together(const Op& a, const Op& b) {
+  return a.section == b.section && a.backward == b.backward && a.no_grad == b.no_grad;
+}
+
 std::optional<double> number_of(const Value& value) {
   const Op* op = value.producer();
   if (op == nullptr) return std::nullopt;

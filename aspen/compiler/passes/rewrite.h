@@ -18,6 +18,10 @@ void replace_op(Graph& graph, Op* op, Value* to);
 // Whether one op can take over what the other does: they run at the same place, in the same part of a step.
 bool run_together(const Op& a, const Op& b);
 
+// Whether one op can stand for both wherever they are placed: they are in the same part of a step, and gradients flow
+// through both or neither.
+bool belong_together(const Op& a, const Op& b);
+
 // The number that a value is everywhere, if that is known and written as one; nothing: it is not.
 std::optional<double> number_of(const Value& value);
 
