@@ -293,7 +293,7 @@ class LanesConv final : public Kernel {
     auto* packed = static_cast<float*>(args.workspace);
     auto* workspace = static_cast<std::byte*>(args.workspace) + packed_bytes_;
     auto* sums = reinterpret_cast<float*>(workspace + work_bytes_);
-    pack(args, packed);
+    pack_weights(args, packed);
     auto threads = args.step != nullptr && args.step->team != nullptr ? args.step->team->num_threads() : 1;
     if (threads == 1) {
       run_alone(args, packed, reinterpret_cast<float*>(workspace), sums);
@@ -349,7 +349,7 @@ class LanesConv final : public Kernel {
     return part == 0 ? static_cast<float*>(args.outputs[0]) : sums + (part - 1) * num_weights();
   }
 
-  void pack(const KernelArgs& args, float* packed) const {
+  void pack_weights(const KernelArgs& args, float* packed) const {
     auto* w = static_cast<const float*>(args.inputs[1]);
     auto* bias = args.inputs.size() > 2 ? static_cast<const float*>(args.inputs[2]) : nullptr;
     if (pass_ == ConvPass::kForward) conv_lanes_pack_forward(s_, w, bias, packed);

@@ -246,7 +246,7 @@ class WinogradConv final : public Kernel {
   // Panels of outputs, so many that with each part of the rows there is a slot for every chunk.
   Chunks cut_outputs() const {
     const std::int64_t panels = (s_.outputs + factor_.panel - 1) / factor_.panel;
-    const std::int64_t most = std::max<std::int64_t>(1, Slots::kMost / many_.count());
+    const std::int64_t most = std::max<std::int64_t>(1, Slots::kMost / std::max<std::int64_t>(1, many_.count()));
     return {s_.outputs, (panels + most - 1) / most * factor_.panel};
   }
 

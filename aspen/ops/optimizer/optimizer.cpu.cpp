@@ -188,9 +188,10 @@ PiecewiseSgd::PiecewiseSgd(const SgdAttrs& attrs, const KernelArgs& args, const 
 
 void PiecewiseSgd::operator()(const GradientPiece& piece) const {
   const std::int64_t at = piece.begin;
+  const bool moves = velocity_ != nullptr;
   ASPEN_BEST(sgd)
-  (numbers_, w_ + at, piece.gradient, false, velocity_ == nullptr ? nullptr : velocity_ + at, new_w_ + at,
-   new_velocity_ == nullptr ? nullptr : new_velocity_ + at, piece.count);
+  (numbers_, w_ + at, piece.gradient, false, moves ? velocity_ + at : nullptr, new_w_ + at,
+   moves ? new_velocity_ + at : nullptr, piece.count);
 }
 
 PiecewiseAdam::PiecewiseAdam(const AdamAttrs& attrs, const KernelArgs& args, const UpdatePorts& ports, std::int64_t)
