@@ -27,7 +27,9 @@ ReplicaMemory::ReplicaMemory(const Program& program, ArenaMemory::Fill fill) : p
   }
   for (const ProgramConstant& constant : program.constants) {
     if (constant.bytes.empty()) continue;
-    std::memcpy(address(constant.buffer).base, constant.bytes.data(), constant.bytes.size());
+    void* place = address(constant.buffer).base;
+    if (place == nullptr) throw InternalError("a constant lies in the memory of a call");
+    std::memcpy(place, constant.bytes.data(), constant.bytes.size());
   }
 }
 
