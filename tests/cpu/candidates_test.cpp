@@ -146,6 +146,7 @@ TEST(Candidates, PanelsTakeSmallPlanes) {
   EXPECT_EQ(fit({1, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kBest);
   EXPECT_EQ(fit({8, 64, 32, 32}, {64, 64, 3, 3}, plane(2, 1)), Fit::kBest);
   EXPECT_EQ(fit({8, 64, 33, 32}, {64, 64, 3, 3}, plane(2, 1)), Fit::kPoor);
+  EXPECT_EQ(fit({4, 3, 224, 224}, {192, 3, 16, 16}, plane(16, 0)), Fit::kPoor);
   EXPECT_EQ(fit({16, 128, 14, 14}, {64, 128, 3, 3}, plane(2, 1)), Fit::kBest);
   EXPECT_EQ(fit({16, 128, 28, 28}, {64, 128, 3, 3}, plane(2, 1)), Fit::kPoor);
   EXPECT_EQ(fit({8, 256, 5, 5}, {64, 256, 1, 1}, plane(1, 0)), Fit::kBest);

@@ -97,7 +97,8 @@ bool has_small_planes(ConvPass pass, const ConvRequest& c) {
 // than it saves (milliseconds, panels / oneDNN: 14 MB 8.3/7.7, 28 MB 32.6/35.2, 50 MB 57/42, 150 MB 197/172), and
 // memory.
 Opinion judge_panels(ConvPass pass, const ConvRequest& c) {
-  constexpr std::int64_t kTinyPlane = 32, kSmallPlane = 256, kManyTaps = 64, kMostSeen = 2 << 20;  // floats
+  constexpr std::int64_t kTinyPlane = 32, kSmallPlane = 256, kManyTaps = 64, kFewChannels = 16;
+  constexpr std::int64_t kMostSeen = 2 << 20;  // floats
   const std::int64_t outputs = c.types.y.shape[1], pixels = c.types.y.numel() / (c.types.y.shape[0] * outputs);
   if (pass != ConvPass::kForward || c.attrs.groups != 1 || c.attrs.stride.size() > 2 || !fills_panels(outputs)) {
     return {Fit::kNone, "a gradient, groups, three spatial axes, or outputs that fill no vectors"};
@@ -106,6 +107,7 @@ Opinion judge_panels(ConvPass pass, const ConvRequest& c) {
   if (pixels > (is_pointwise(c) ? kTinyPlane : kSmallPlane) || taps < kManyTaps) {
     return {Fit::kPoor, "large planes, or few taps"};
   }
+  if (c.types.x.shape[1] < kFewChannels) return {Fit::kPoor, "channels of a pixel are copied in short runs"};
   const std::int64_t seen = c.types.x.shape[0] * pixels * taps;
   return seen > kMostSeen ? Opinion{Fit::kPoor, "images that are large when unfolded"}
                           : Opinion{Fit::kBest, "small planes"};
