@@ -22,11 +22,14 @@ SLOW = 1 / 1.1
 SHOWN = 20  # operators at the slow end
 
 
+def read_all(name):
+    path = FOLDER / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else []
+
+
 def read(name):
     """The runs of a benchmark that can be relied on."""
-    path = FOLDER / f"{name}.json"
-    runs = json.loads(path.read_text()) if path.exists() else []
-    return [run for run in runs if run["threads"] == 1 or not run["is_busy"]]
+    return [run for run in read_all(name) if run["threads"] == 1 or not run["is_busy"]]
 
 
 def table(header, rows):
@@ -42,17 +45,26 @@ def plural(threads):
     return f"{threads} thread" + "s" * (threads > 1)
 
 
-def machine():
+def measured_on(name):
+    """The machine, and what eager PyTorch ran on."""
     lines = []
-    for run in read("models") or read("ops"):
+    for run in read(name):
         baseline = run["baseline"]
         lines.append(f"- {plural(run['threads'])} of {run['processor']}: {Limits(run['limits'])}")
     lines.append(f"- eager: torch {baseline['torch']} with {baseline['blas']} (kernels for {baseline['core_type']}), "
                  f"{baseline['onednn'].split(' (Git')[0]}, ATen for {baseline['aten']}")
-    if any(run["is_busy"] for run in read("models") + read("ops")):
+    if len(read(name)) < len(read_all(name)):
         lines.append("- other programs were running on the machine: ratios are rough, shares of the limit are too "
                      "low, and there are no figures of several threads, which would flatter us")
     return "\n".join(lines)
+
+
+def machine():
+    return measured_on("models")
+
+
+def operator_machine():
+    return measured_on("ops")
 
 
 def by_case(kind):
@@ -167,7 +179,7 @@ def operator_plots():
     return "\n\n".join(images)
 
 
-PARTS = (machine, training, inference, model_plots, batch_plots, instructions, operators, slowest, operator_plots)
+PARTS = (machine, training, inference, model_plots, batch_plots, instructions, operator_machine, operators, slowest, operator_plots)
 
 
 def main():
