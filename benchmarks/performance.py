@@ -53,7 +53,7 @@ def measured_on(name):
         lines.append(f"- {plural(run['threads'])} of {run['processor']}: {Limits(run['limits'])}")
     lines.append(f"- eager: torch {baseline['torch']} with {baseline['blas']} (kernels for {baseline['core_type']}), "
                  f"{baseline['onednn'].split(' (Git')[0]}, ATen for {baseline['aten']}")
-    if len(read(name)) < len(read_all(name)):
+    if any(run["is_busy"] for run in read_all(name)):
         lines.append("- other programs were running on the machine: ratios are rough, shares of the limit are too "
                      "low, and there are no figures of several threads, which would flatter us")
     return "\n".join(lines)
@@ -179,7 +179,8 @@ def operator_plots():
     return "\n\n".join(images)
 
 
-PARTS = (machine, training, inference, model_plots, batch_plots, instructions, operator_machine, operators, slowest, operator_plots)
+PARTS = (machine, training, inference, model_plots, batch_plots, instructions, operator_machine, operators, slowest,
+         operator_plots)
 
 
 def main():

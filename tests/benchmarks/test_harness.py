@@ -94,7 +94,8 @@ def test_figures_become_a_document(tmp_path, monkeypatch):
     assert "](batches_1.svg)" in text and "batch 1024" in (tmp_path / "batches_1.svg").read_text()
     assert batches.gains(growing)["net"][1024] == pytest.approx((1024 + 16) / (16 + 16))
     assert text.count("1 thread of one of many") == 2 and text.count("2 threads of one of many") == 1
-    assert "ops_2.svg" not in text and "- other programs were running" in text  # the machine was busy, and two threads want it for themselves
+    # The machine was busy, and two threads want it for themselves.
+    assert "ops_2.svg" not in text and "- other programs were running" in text
 
 
 def test_a_ratio_of_one_is_drawn_in_the_middle():

@@ -143,8 +143,8 @@ SAMPLERS = {
     "weighted": torch.utils.data.WeightedRandomSampler(torch.arange(37.0), 50),
     "of a part": torch.utils.data.SubsetRandomSampler(range(5, 25)),
     "of numbers of numpy": numpy.arange(20),
-    # Each with memory of its own: torch's workers are sent tensors by threads, one for each worker, that would move memory they
-    # share at the same time.
+    # Each with memory of its own: torch's workers are sent tensors by threads, one for each worker, that would move
+    # memory they share at the same time.
     "of tensors": [torch.tensor(number) for number in range(20)],
     "from the end": list(range(-1, -20, -1)),
 }
