@@ -1,7 +1,6 @@
 // conv, conv_affine and the two gradients of conv, by the best of several candidates: products of matrices for kernels
 // of one pixel (conv_pointwise), plane by plane where channels do not mix (conv_depthwise), one image per lane for few
-// channels (conv_lanes), one product for the gradient by many weights from few pixels (conv_unfolded) and for small
-// images (conv_panels), fewer products for kernels of 3x3 pixels (conv_winograd), oneDNN for the rest.
+// channels (conv_lanes), one product for many weights and few pixels (conv_unfolded) and for small images (conv_panels), fewer products for kernels of 3x3 pixels (conv_winograd), oneDNN for the rest.
 #include "aspen/ops/conv/conv.h"
 
 #include <algorithm>
@@ -144,19 +143,6 @@ Opinion judge_lanes(ConvPass, const ConvRequest& c) {
                                    : Opinion{Fit::kPoor, "channels fill oneDNN's blocks"};
 }
 
-// Where one product wins for the gradient by the weights, measured on one core with AVX-512 (milliseconds, ours /
-// oneDNN, which brings its result back into our layout; pixels of all images, x 3x3 of all channels):
-//   32 x 512^2 2.1/3.5    49 x 512^2 2.7/4.4    128 x 256^2 1.75/1.77    144 x 64 * 96 0.19/0.17    512 x 128^2 2.0/1.4
-Opinion judge_unfolded(ConvPass pass, const ConvRequest& c) {
-  if (pass != ConvPass::kWeightGrad || c.attrs.groups != 1) return {Fit::kNone, "no gradient by weights, or groups"};
-  std::int64_t pixels = c.types.y.numel() / c.types.y.shape[1];
-  bool weights_outweigh = c.types.w.numel() > c.types.x.numel() + c.types.y.numel();
-  const std::int64_t few = has_small_planes(pass, c) ? 256 : 64;
-  if (pixels <= few && weights_outweigh) return {Fit::kBest, "many weights, few pixels"};
-  return pixels <= 256 && weights_outweigh ? Opinion{Fit::kClose, "many weights"}
-                                           : Opinion{Fit::kPoor, "unfolded images outweigh the weights"};
-}
-
 bool is_winograd(const ConvRequest& c) {
   auto all = [](const std::vector<std::int64_t>& v, std::int64_t value) {
     return std::all_of(v.begin(), v.end(), [&](std::int64_t x) { return x == value; });
@@ -165,6 +151,33 @@ bool is_winograd(const ConvRequest& c) {
   const bool is_small = std::all_of(a.padding.begin(), a.padding.end(), [](std::int64_t pad) { return pad <= 2; });
   return a.stride.size() == 2 && a.groups == 1 && all(a.stride, 1) && all(a.dilation, 1) && is_small &&
          c.types.w.shape[2] == 3 && c.types.w.shape[3] == 3;
+}
+
+// Where one product wins for the gradient by the weights, measured on one core with AVX-512 (milliseconds, ours /
+// oneDNN, which brings its result back into our layout; pixels of all images, x 3x3 of all channels):
+//   32 x 512^2 2.1/3.5    49 x 512^2 2.7/4.4    128 x 256^2 1.75/1.77    144 x 64 * 96 0.19/0.17    512 x 128^2 2.0/1.4
+Opinion judge_unfolded_weights(const ConvRequest& c, std::int64_t pixels) {
+  const std::int64_t few = has_small_planes(ConvPass::kWeightGrad, c) ? 256 : 64;
+  if (pixels <= few) return {Fit::kBest, "many weights, few pixels"};
+  return pixels <= 256 ? Opinion{Fit::kClose, "many weights"} : Opinion{Fit::kPoor, "many pixels"};
+}
+
+// In the other passes the weights are neither turned nor transformed, which takes longer than so few products (3x3,
+// 8 images, forward / gradient by the input, microseconds; pixels of all images): 32 x 512^2 830/840, by panels and
+// oneDNN 1870/1760; 128 x 256^2 940/770, with fewer products 790/840; 128 x 256 * 128, stride 2, 460/390, by panels and
+// oneDNN 470/640.
+Opinion judge_unfolded(ConvPass pass, const ConvRequest& c) {
+  constexpr std::int64_t kLeast = 16;  // fill a vector
+  if (c.attrs.groups != 1) return {Fit::kNone, "groups"};
+  const std::int64_t pixels = c.types.y.numel() / c.types.y.shape[1];
+  if (c.types.w.numel() <= c.types.x.numel() + c.types.y.numel()) {
+    return {Fit::kPoor, "unfolded images outweigh the weights"};
+  }
+  if (pass == ConvPass::kWeightGrad) return judge_unfolded_weights(c, pixels);
+  if (c.kernels_stay) return {Fit::kPoor, "weights are prepared once"};
+  const std::int64_t few = pass == ConvPass::kInputGrad && !is_winograd(c) ? 128 : 64;
+  return pixels >= kLeast && pixels <= few ? Opinion{Fit::kBest, "many weights, few pixels"}
+                                           : Opinion{Fit::kPoor, "many pixels, or too few"};
 }
 
 // Where fewer products win, measured on one core with AVX-512 (milliseconds, ours / oneDNN, forward, input gradient,
@@ -198,7 +211,7 @@ Opinion judge_onednn(ConvPass pass, const ConvRequest& c) {
     return fills_half ? Opinion{Fit::kClose, "blocks of channels half full"}
                       : Opinion{Fit::kPoor, "blocks of channels nearly empty"};
   }
-  if (judge_unfolded(pass, c).fit == Fit::kBest) return {Fit::kClose, "brings its result back into our layout"};
+  if (judge_unfolded(pass, c).fit == Fit::kBest) return {Fit::kClose, "reorders many weights"};
   if (judge_winograd(pass, c).fit == Fit::kBest) return {Fit::kClose, "more products"};
   if (judge_panels(pass, c).fit == Fit::kBest) return {Fit::kClose, "small planes"};
   return {Fit::kBest, "products outweigh its reorders"};
@@ -430,7 +443,9 @@ std::shared_ptr<const CandidateList> candidates_of(ConvPass pass) {
                       return with_finish(std::make_unique<LanesConv>(p, plane_shape(c)), c.types, c.finish);
                     }),
           candidate(pass, "unfolded", judge_unfolded,
-                    [](ConvPass, C c) { return make_unfolded_weight_grad(c.attrs, c.types); }),
+                    [](ConvPass p, C c) {
+                      return with_finish(make_unfolded_conv(p, c.attrs, c.types), c.types, c.finish);
+                    }),
           candidate(pass, "winograd", judge_winograd,
                     [](ConvPass p, C c) { return make_winograd_conv(p, plane_shape(c), c.finish); }),
           candidate(pass, "panels", judge_panels,

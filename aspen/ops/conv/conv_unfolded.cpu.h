@@ -1,6 +1,12 @@
-// The gradient of a convolution by its weights as one product of matrices, where weights are many and pixels few: with
-// O outputs, P pixels of all images and K = channels * taps, dw (O, K) = g (O, P) * columns (P, K), each row of columns
-// being what the kernel sees at one pixel. dw is written where it lies, once. Called by the conv kernels.
+// Convolutions and their gradients as one product of matrices, where weights are many and pixels few: the weights, or
+// their gradient, lie as they are and are read or written once. With O outputs, P pixels of all images of y and K =
+// channels * taps, what the kernel sees at each pixel is unfolded:
+//
+//   forward      y (O, P) = w (O, K) * seen (K, P)
+//   input grad   seen (P, K) = g (P, O) * w (O, K), each element then added to the pixel it was seen at
+//   weight grad  dw (O, K) = g (O, P) * seen (P, K)
+//
+// Called by the conv kernels.
 #pragma once
 
 #include <memory>
@@ -11,6 +17,6 @@
 namespace aspen {
 
 // One group, any number of spatial axes.
-std::unique_ptr<Kernel> make_unfolded_weight_grad(const ConvAttrs& attrs, const ConvTypes& types);
+std::unique_ptr<Kernel> make_unfolded_conv(ConvPass pass, const ConvAttrs& attrs, const ConvTypes& types);
 
 }  // namespace aspen

@@ -351,7 +351,8 @@ class WinogradConv final : public Kernel {
 };
 
 // -- gradient by the weights ------------------------------------------------------------------------------------------
-// The sum of one per part, in their order.
+// The sum of one per part, in their order. Where there are few parts, it is but one, all threads read its rows together
+// and deal out its positions.
 class WinogradWeightGrad final : public Kernel {
  public:
   explicit WinogradWeightGrad(const ConvShape& s)
@@ -365,6 +366,14 @@ class WinogradWeightGrad final : public Kernel {
     slot_bytes_ = slot.used();
     parts_ = cut_tile_rows(count, rows_.block(), kMultiplyAddCost * products,
                            kPositions * position() + static_cast<std::int64_t>(slot_bytes_ / sizeof(float)));
+    if (parts_.count() < kLeastParts) {
+      parts_ = Chunks(count, count);
+      auto moves = static_cast<double>(rows_.block() * rows_.tiles * kPositions * (s.channels + s.outputs));
+      readers_ = cut(rows_.block(), kMoveCost * moves);
+      onednn::Workspace shared;
+      plan_slot(shared);
+      slot_bytes_ = shared.used();
+    }
     kernels_ = cut(s.outputs, kPositions * kMoveCost * static_cast<double>(parts_.count() * position()));
     onednn::Workspace count_bytes;
     plan(count_bytes);
@@ -377,11 +386,15 @@ class WinogradWeightGrad final : public Kernel {
     onednn::Workspace workspace(args.workspace);
     const Memory memory = plan(workspace);
     std::fill_n(memory.zeros, std::max(x_.pixel(), g_.pixel()), 0.0f);
-    Slots slots;
-    for_each_chunk(args, Chunks(parts_.count(), 1), [&](const Chunk& chunk) {
-      const Slots::Held slot(slots);
-      add_up(args, parts_[chunk.index], memory, memory.slots + slot.index() * slot_bytes_);
-    });
+    if (parts_.count() == 1) {
+      add_up_together(args, memory);
+    } else {
+      Slots slots;
+      for_each_chunk(args, Chunks(parts_.count(), 1), [&](const Chunk& chunk) {
+        const Slots::Held slot(slots);
+        add_up(args, parts_[chunk.index], memory, memory.slots + slot.index() * slot_bytes_);
+      });
+    }
     const WinogradSums sums{s_.channels, position(), kPositions * position(), parts_.count()};
     for_each_chunk(args, kernels_, [&](const Chunk& chunk) {
       for (std::int64_t output = chunk.begin; output < chunk.end; ++output) {
@@ -392,6 +405,11 @@ class WinogradWeightGrad final : public Kernel {
   }
 
  private:
+  static constexpr std::int64_t kLeastParts = 4;
+
+  struct RowRange {
+    std::int64_t begin, end;
+  };
   struct Memory {
     float *sums, *zeros;
     std::byte* slots;
@@ -402,6 +420,10 @@ class WinogradWeightGrad final : public Kernel {
   };
 
   std::int64_t position() const { return s_.outputs * x_.pixel() + kLine; }
+  std::int64_t copy_of_reader() const {
+    const std::int64_t rows = readers_.count() == 0 ? rows_.block() : readers_.size();
+    return std::max(x_.copy(rows), g_.copy(rows));
+  }
   std::int64_t position_of(const Planes& planes) const { return rows_.block() * rows_.tiles * planes.pixel() + kLine; }
 
   Memory plan(onednn::Workspace& workspace) const {
@@ -416,7 +438,7 @@ class WinogradWeightGrad final : public Kernel {
     Slot slot{};
     slot.pixels = workspace.take<float>(bytes_of(kPositions * position_of(x_)));
     slot.gradients = workspace.take<float>(bytes_of(kPositions * position_of(g_)));
-    slot.copy = workspace.take<float>(bytes_of(std::max(x_.copy(rows_.block()), g_.copy(rows_.block()))));
+    slot.copy = workspace.take<float>(bytes_of(std::max<std::int64_t>(1, 2 * readers_.count()) * copy_of_reader()));
     return slot;
   }
 
@@ -425,27 +447,50 @@ class WinogradWeightGrad final : public Kernel {
     const Slot slot = plan_slot(workspace);
     float* sums = memory.sums + part.index * kPositions * position();
     rows_.for_each_block(part, [&](std::int64_t begin, std::int64_t end) {
-      read(x_, static_cast<const float*>(args.inputs[0]), begin, end, memory, slot, slot.pixels);
-      read(g_, static_cast<const float*>(args.inputs[1]), begin, end, memory, slot, slot.gradients);
-      const GemmShape gemm{.m = s_.outputs,
-                           .n = x_.pixel(),
-                           .k = (end - begin) * rows_.tiles,
-                           .a_row = 1,
-                           .a_column = g_.pixel(),
-                           .b_row = x_.pixel(),
-                           .c_row = x_.pixel()};
+      read(x_, args.inputs[0], {begin, end}, memory, slot.copy, slot.pixels);
+      read(g_, args.inputs[1], {begin, end}, memory, slot.copy, slot.gradients);
       for (std::int64_t i = 0; i < kPositions; ++i) {
-        gemm_rows(gemm, slot.gradients + i * position_of(g_), slot.pixels + i * position_of(x_), sums + i * position(),
-                  {.adds = begin > part.begin});
+        multiply(i, (end - begin) * rows_.tiles, slot, sums, begin > part.begin);
       }
     });
   }
 
-  void read(const Planes& planes, const float* images, std::int64_t begin, std::int64_t end, const Memory& memory,
-            const Slot& slot, float* to) const {
+  // The only part, which has a slot whose copy is as large as those of all readers.
+  void add_up_together(const KernelArgs& args, const Memory& memory) const {
+    onednn::Workspace workspace(memory.slots);
+    const Slot slot = plan_slot(workspace);
+    rows_.for_each_block(parts_[0], [&](std::int64_t begin, std::int64_t end) {
+      for_each_chunk(args, Chunks(2 * readers_.count(), 1), [&](const Chunk& chunk) {
+        const Chunk some = readers_[chunk.index / 2];
+        const Planes& planes = chunk.index % 2 == 0 ? x_ : g_;
+        const std::int64_t first = std::min(begin + some.begin, end), last = std::min(begin + some.end, end);
+        read(planes, args.inputs[static_cast<std::size_t>(chunk.index % 2)], {first, last}, memory,
+             slot.copy + chunk.index * copy_of_reader(),
+             (chunk.index % 2 == 0 ? slot.pixels : slot.gradients) + some.begin * rows_.tiles * planes.pixel());
+      });
+      for_each_chunk(args, Chunks(kPositions, 1), [&](const Chunk& chunk) {
+        multiply(chunk.index, (end - begin) * rows_.tiles, slot, memory.sums, begin > 0);
+      });
+    });
+  }
+
+  void multiply(std::int64_t i, std::int64_t tiles, const Slot& slot, float* sums, bool adds) const {
+    const GemmShape gemm{.m = s_.outputs,
+                         .n = x_.pixel(),
+                         .k = tiles,
+                         .a_row = 1,
+                         .a_column = g_.pixel(),
+                         .b_row = x_.pixel(),
+                         .c_row = x_.pixel()};
+    gemm_rows(gemm, slot.gradients + i * position_of(g_), slot.pixels + i * position_of(x_), sums + i * position(),
+              {.adds = adds});
+  }
+
+  void read(const Planes& planes, const void* images, const RowRange& range, const Memory& memory, float* copy,
+            float* to) const {
     const std::int64_t image_size = planes.channels * planes.height * planes.width;
-    rows_.for_each_image(begin, end, [&](auto image, auto first, auto last, auto before) {
-      planes.read(images + image * image_size, first, last, rows_.tiles, memory.zeros, slot.copy,
+    rows_.for_each_image(range.begin, range.end, [&](auto image, auto first, auto last, auto before) {
+      planes.read(static_cast<const float*>(images) + image * image_size, first, last, rows_.tiles, memory.zeros, copy,
                   to + before * planes.pixel(), position_of(planes));
     });
   }
@@ -454,6 +499,7 @@ class WinogradWeightGrad final : public Kernel {
   TileRows rows_;
   Planes x_, g_;
   Chunks parts_, kernels_;
+  Chunks readers_;  // rows of a block, of the only part
   std::size_t slot_bytes_ = 0, workspace_bytes_ = 0;
 };
 
