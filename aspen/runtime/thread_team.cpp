@@ -76,9 +76,13 @@ void check(const std::vector<int>& cpus) {
   }
 }
 
+// Of this thread in the team it helps; 0 in one that it has called.
+thread_local std::size_t own_number = 0;
+
 class SoloTeam final : public ThreadTeam {
  public:
   std::size_t num_threads() const override { return 1; }
+  std::size_t this_thread() const override { return 0; }
   void run(std::int64_t num_chunks, const std::function<void(std::int64_t)>& work) override {
     std::exception_ptr error;
     for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
@@ -94,11 +98,11 @@ class SoloTeam final : public ThreadTeam {
 
 // The chunks of a job are dealt out in ranges, one for each thread: what a thread has written in one job it is likely
 // to read in the next, and to fetch it from another core takes longer than most work on it. Who is through with his
-// range takes from those of others.
+// range takes from those of others. There are no more ranges than chunks, and whoever has none stays out of the job.
 //
 // A range is published in its tickets: how many chunks are left to take, and the number of the job. Whoever lowers them
 // by one owns a chunk and keeps the job alive until the chunk is counted in unfinished_; a helper that comes late finds
-// nothing to take, or the next job, and never looks at the fields of one that is over.
+// nothing to take, or another job than it came for, and never looks at the fields of one that is over.
 class Team final : public ThreadTeam {
  public:
   // callers_cpu: where the caller is taken to be until it is seen elsewhere; nothing: helpers stay where they are.
@@ -125,6 +129,7 @@ class Team final : public ThreadTeam {
   ~Team() override { stop(); }
 
   std::size_t num_threads() const override { return helpers_.size() + 1; }
+  std::size_t this_thread() const override { return own_number; }
 
   void run(std::int64_t num_chunks, const std::function<void(std::int64_t)>& work) override {
     if (num_chunks <= 0) return;
@@ -136,8 +141,8 @@ class Team final : public ThreadTeam {
     count_ = count;
     unfinished_.store(count, std::memory_order_relaxed);
     const auto num_ranges = static_cast<std::uint32_t>(std::min<std::size_t>(count, ranges_.size()));
-    num_ranges_.store(num_ranges, std::memory_order_relaxed);
     ++job_;
+    ranges_of_job_.store(std::uint64_t{job_} << 32 | num_ranges, std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < num_ranges; ++i) {
       const std::uint32_t size = end_of_range(i) - (i == 0 ? 0 : end_of_range(i - 1));
       ranges_[i].tickets.store(std::uint64_t{job_} << 32 | size, std::memory_order_release);
@@ -146,7 +151,9 @@ class Team final : public ThreadTeam {
       if (callers_cpu_) make_way(sched_getcpu());
       call_helpers();
     }
-    take_chunks(0);
+    const std::size_t number_elsewhere = std::exchange(own_number, 0);
+    take_chunks();
+    own_number = number_elsewhere;
     for (std::uint32_t left = unfinished_.load(std::memory_order_acquire); left != 0;) {
       left = wait_while(unfinished_, left, spins_, waiting_callers_);
     }
@@ -163,15 +170,16 @@ class Team final : public ThreadTeam {
 
   // Of the job that runs; for those that own a chunk of it.
   std::uint32_t end_of_range(std::uint32_t range) const {
-    const std::uint64_t num_ranges = num_ranges_.load(std::memory_order_relaxed);
+    const auto num_ranges = static_cast<std::uint32_t>(ranges_of_job_.load(std::memory_order_relaxed));
     return static_cast<std::uint32_t>(std::uint64_t{count_} * (range + 1) / num_ranges);
   }
 
   void help(std::size_t own) {
+    own_number = own;
     for (std::uint32_t seen = 0;;) {
       seen = wait_while(calls_, seen, spins_, sleepers_);
       if (stopping_.load(std::memory_order_relaxed)) return;
-      take_chunks(static_cast<std::uint32_t>(own));
+      take_chunks();
     }
   }
 
@@ -195,15 +203,17 @@ class Team final : public ThreadTeam {
     if (sleepers_.load() > 0 && budget_.is_worth()) calls_.notify_all();
   }
 
-  void take_chunks(std::uint32_t own) {
-    const std::uint32_t num_ranges = num_ranges_.load(std::memory_order_relaxed);
-    for (std::uint32_t i = 0; i < num_ranges; ++i) take_from((own + i) % num_ranges);
+  void take_chunks() {
+    const std::uint64_t of_job = ranges_of_job_.load(std::memory_order_relaxed);
+    const auto num_ranges = static_cast<std::uint32_t>(of_job), own = static_cast<std::uint32_t>(own_number);
+    if (own >= num_ranges) return;
+    for (std::uint32_t i = 0; i < num_ranges; ++i) take_from((own + i) % num_ranges, of_job >> 32);
   }
 
-  void take_from(std::uint32_t range) {
+  void take_from(std::uint32_t range, std::uint64_t job) {
     std::atomic<std::uint64_t>& tickets_left = ranges_[range].tickets;
     std::uint64_t tickets = tickets_left.load(std::memory_order_acquire);
-    while (auto left = static_cast<std::uint32_t>(tickets)) {
+    while (auto left = tickets >> 32 == job ? static_cast<std::uint32_t>(tickets) : 0) {
       if (!tickets_left.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acquire)) continue;
       run_chunk(static_cast<std::int64_t>(end_of_range(range) - left));
       if (std::fetestexcept(FE_OVERFLOW) != 0) {
@@ -249,7 +259,7 @@ class Team final : public ThreadTeam {
   std::vector<int> helper_cpus_;  // where there is a caller's
   // Each on a cache line of its own: helpers watch the first while chunks are counted in the last.
   alignas(64) std::atomic<std::uint32_t> calls_{0};
-  alignas(64) std::atomic<std::uint32_t> num_ranges_{1};
+  alignas(64) std::atomic<std::uint64_t> ranges_of_job_{1};  // number of the job << 32 | ranges
   alignas(64) std::atomic<std::uint32_t> unfinished_{0};
   alignas(64) std::atomic<std::int32_t> sleepers_{0}, waiting_callers_{0};
   std::vector<std::thread> helpers_;

@@ -140,6 +140,32 @@ TEST(Candidates, WinogradTakesLargeConvolutions) {
   EXPECT_EQ(fit({8, 64, 56, 56}, {64, 32, 3, 3}, plane(1, 1, 2)), Fit::kNone);
 }
 
+// Weights as they lie pay where they are many.
+TEST(Candidates, UnfoldedTakesManyWeightsAndFewPixels) {
+  auto fit = [](const char* op, const Shape& x, const Shape& w, const ConvAttrs& attrs, bool stays = false) {
+    KernelRequest request = request_of("conv", Attrs::of(attrs), {f32(x), f32(w)});
+    if (std::string_view(op) == "conv_input_grad") {
+      request = request_of(op, Attrs::of(ConvGradAttrs{.conv = attrs, .shape = x}), {request.outputs[0], f32(w)});
+    }
+    request.inputs[1].stays = stays;
+    for (const CandidateOpinion& opinion : cpu().candidates(request)) {
+      if (opinion.name == "unfolded") return opinion.fit;
+    }
+    return Fit::kNone;
+  };
+  for (const char* op : {"conv", "conv_input_grad"}) {
+    EXPECT_EQ(fit(op, {8, 512, 2, 2}, {512, 512, 3, 3}, plane(1, 1)), Fit::kBest) << op;
+    EXPECT_EQ(fit(op, {8, 256, 4, 4}, {512, 256, 3, 3}, plane(2, 1)), Fit::kBest) << op;
+    EXPECT_EQ(fit(op, {8, 256, 4, 4}, {256, 256, 3, 3}, plane(1, 1)), Fit::kPoor) << op;
+    EXPECT_EQ(fit(op, {1, 512, 2, 2}, {512, 512, 3, 3}, plane(1, 1)), Fit::kPoor) << op;
+    EXPECT_EQ(fit(op, {8, 8, 2, 2}, {8, 8, 3, 3}, plane(1, 1)), Fit::kBest) << op;
+    EXPECT_EQ(fit(op, {8, 512, 2, 2}, {512, 256, 3, 3}, plane(1, 1, 2)), Fit::kNone) << op;
+  }
+  EXPECT_EQ(fit("conv", {8, 128, 8, 8}, {256, 128, 3, 3}, plane(2, 1)), Fit::kPoor);
+  EXPECT_EQ(fit("conv_input_grad", {8, 128, 8, 8}, {256, 128, 3, 3}, plane(2, 1)), Fit::kBest);
+  EXPECT_EQ(fit("conv", {8, 512, 2, 2}, {512, 512, 3, 3}, plane(1, 1), true), Fit::kPoor);
+}
+
 // Lanes along channels pay where planes are small.
 TEST(Candidates, PanelsTakeSmallPlanes) {
   auto fit = [](const Shape& x, const Shape& w, const ConvAttrs& attrs) { return fit_of("panels", x, w, attrs); };

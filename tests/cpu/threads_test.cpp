@@ -46,6 +46,7 @@ class BackwardsTeam final : public ThreadTeam {
     most_chunks = std::max(most_chunks, num_chunks);
     for (std::int64_t chunk = num_chunks; chunk-- > 0;) work(chunk);
   }
+  std::size_t this_thread() const override { return 0; }
   std::int64_t most_chunks = 1;
 
  private:

@@ -84,6 +84,40 @@ TEST_P(Teams, ThrowTheErrorOfTheLowestChunkAndGoOn) {
   EXPECT_EQ(runs, 1);
 }
 
+// Memory may go by the numbers of threads: no two chunks that run at the same time have the same one, also when jobs
+// follow each other so fast that helpers come late.
+TEST_P(Teams, NumbersOfThreadsAreTheirOwn) {
+  auto team = make_thread_team(GetParam());
+  for (int round = 0; round < 2000; ++round) {
+    const std::int64_t count = 1 + round % 9;
+    const std::size_t most = std::min(GetParam(), static_cast<std::size_t>(count));
+    std::vector<std::atomic<int>> holders(GetParam());
+    std::atomic<int> wrong{0};
+    team->run(count, [&](std::int64_t) {
+      const std::size_t number = team->this_thread();
+      if (number >= most || holders[number].fetch_add(1) != 0) ++wrong;
+      if (number < GetParam()) holders[number].fetch_sub(1);
+    });
+    ASSERT_EQ(wrong, 0) << count << " chunks";
+  }
+}
+
+TEST(ThreadTeam, HelpersMayCallAnotherTeam) {
+  auto outer = make_thread_team(3);
+  std::vector<std::unique_ptr<ThreadTeam>> inner;
+  for (int i = 0; i < 3; ++i) inner.push_back(make_thread_team(2));
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<int> wrong{0};
+    outer->run(3, [&](std::int64_t chunk) {
+      ThreadTeam& team = *inner[static_cast<std::size_t>(chunk)];
+      const std::size_t before = outer->this_thread();
+      team.run(4, [&](std::int64_t) { wrong += team.this_thread() < 2 ? 0 : 1; });
+      wrong += outer->this_thread() == before ? 0 : 1;
+    });
+    ASSERT_EQ(wrong, 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, Teams, ::testing::Values(1, 2, 3, 8), ::testing::PrintToStringParamName());
 
 TEST(ThreadTeam, UsesItsThreadsAtOnce) {

@@ -26,6 +26,8 @@ class ThreadTeam {
   // Calls work(0) .. work(num_chunks - 1), each once, on any thread of the team, and returns when all are done. The
   // first exception is thrown again. Not to be called from within itself.
   virtual void run(std::int64_t num_chunks, const std::function<void(std::int64_t chunk)>& work) = 0;
+  // Asked from within work: which thread of the team this is, counted from 0. Less than the number of chunks, too.
+  virtual std::size_t this_thread() const = 0;
 };
 
 // What is to be computed. An optional input that is absent has present == false. One that `stays` is a weight in

@@ -88,6 +88,14 @@ void for_each_chunk(const KernelArgs& args, const Chunks& chunks, F&& work) {
   team->run(count, std::ref(run));  // a reference: std::function would allocate to hold a copy
 }
 
+// Asked from within the work on a chunk: a number that no other chunk has which runs at the same time, less than that
+// of chunks and of threads. A thread has the same one every time: what it has written to memory of this number is in
+// its cache.
+inline std::int64_t slot_of(const KernelArgs& args) {
+  const ThreadTeam* team = args.step != nullptr ? args.step->team : nullptr;
+  return team == nullptr ? 0 : static_cast<std::int64_t>(team->this_thread());
+}
+
 // Adds `count` arrays of n floats, one behind the other, to `total`: every element in the order of the arrays.
 inline void add_parts(const KernelArgs& args, float* total, const float* parts, std::int64_t n, std::int64_t count) {
   for_each_chunk(args, cut_elements(n, kReadCost * static_cast<double>(count)), [&](const Chunk& chunk) {

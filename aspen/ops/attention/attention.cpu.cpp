@@ -8,7 +8,6 @@
 
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
-#include "aspen/backends/cpu/slots.h"
 #include "aspen/backends/cpu/widened.h"
 
 #define ASPEN_ISA_FILE "aspen/ops/attention/attention_loops.inc"
@@ -66,10 +65,8 @@ class AttentionKernel final : public Kernel {
   }
 
   void run(const KernelArgs& args) const override {
-    Slots slots;
     for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      const Slots::Held slot(slots);
-      float* memory = static_cast<float*>(args.workspace) + static_cast<std::int64_t>(slot.index()) * floats_;
+      float* memory = static_cast<float*>(args.workspace) + slot_of(args) * floats_;
       std::int64_t prepared = -1;
       for (std::int64_t i = chunk.begin; i < chunk.end; ++i) {
         const Head head = head_of(args, i / blocks_);

@@ -5,7 +5,6 @@
 
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
-#include "aspen/backends/cpu/slots.h"
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/attention/attention.cpu.h"
 
@@ -52,10 +51,8 @@ class AttentionGradKernel final : public Kernel {
   }
 
   void run(const KernelArgs& args) const override {
-    Slots slots;
     for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      const Slots::Held slot(slots);
-      float* memory = static_cast<float*>(args.workspace) + static_cast<std::int64_t>(slot.index()) * floats_;
+      float* memory = static_cast<float*>(args.workspace) + slot_of(args) * floats_;
       for (std::int64_t i = chunk.begin; i < chunk.end; ++i) compute(head_of(args, i), memory);
     });
   }

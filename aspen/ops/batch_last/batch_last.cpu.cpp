@@ -7,7 +7,6 @@
 
 #include "aspen/backends/api/callable_kernel.h"
 #include "aspen/backends/cpu/chunks.h"
-#include "aspen/backends/cpu/slots.h"
 #include "aspen/backends/cpu/widened.h"
 #include "aspen/ops/batch_last/batch_last.h"
 
@@ -157,10 +156,8 @@ std::unique_ptr<Kernel> make_conv_pool(const KernelRequest& request, std::string
         auto* place = static_cast<std::uint8_t*>(args.outputs[1]);
         const float* x = images.make(args, static_cast<const float*>(args.inputs[0]));
         ASPEN_BEST(pack_forward)(s, static_cast<const float*>(args.inputs[1]), bias_of(args), packed);
-        Slots slots;
         for_each_chunk(args, chunks, [&](const Chunk& chunk) {
-          const Slots::Held slot(slots);
-          float* lines = workspace + lines_at + static_cast<std::int64_t>(slot.index()) * own;
+          float* lines = workspace + lines_at + slot_of(args) * own;
           ASPEN_BEST(forward_pool_lines)
           (s, window, {chunk.begin, chunk.end}, x, packed, relu, y, place, lines);
         });
@@ -238,14 +235,12 @@ std::unique_ptr<Kernel> make_weight_grad(const LastConv& s, Padding padding, std
         auto* workspace = static_cast<float*>(args.workspace);
         auto *dw = static_cast<float*>(args.outputs[0]), *db = static_cast<float*>(args.outputs[1]);
         const float* x = images.make(args, static_cast<const float*>(args.inputs[0]));
-        Slots slots;
         for_each_chunk(args, Chunks(parts.count() * blocks, 1), [&](const Chunk& chunk) {
-          const Slots::Held slot(slots);
           std::int64_t part = chunk.index / blocks, o = chunk.index % blocks * block;
           float* part_dw = part == 0 ? dw : workspace + dw_at + (part - 1) * weights;
           float* part_db = part == 0 ? db : workspace + db_at + (part - 1) * s.outputs;
           add(args, LineRange{parts[part].begin, parts[part].end}, o, x, part_dw + o * s.taps(), part_db + o,
-              workspace + work_at + static_cast<std::int64_t>(slot.index()) * own);
+              workspace + work_at + slot_of(args) * own);
         });
         add_parts(args, dw, workspace + dw_at, weights, extra);
         add_parts(args, db, workspace + db_at, s.outputs, extra);

@@ -1,6 +1,7 @@
 // conv, conv_affine and the two gradients of conv, by the best of several candidates: products of matrices for kernels
 // of one pixel (conv_pointwise), plane by plane where channels do not mix (conv_depthwise), one image per lane for few
-// channels (conv_lanes), one product for many weights and few pixels (conv_unfolded) and for small images (conv_panels), fewer products for kernels of 3x3 pixels (conv_winograd), oneDNN for the rest.
+// channels (conv_lanes), one product for many weights and few pixels (conv_unfolded) and for small images
+// (conv_panels), fewer products for kernels of 3x3 pixels (conv_winograd), oneDNN for the rest.
 #include "aspen/ops/conv/conv.h"
 
 #include <algorithm>

@@ -8,7 +8,6 @@
 
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/onednn.h"
-#include "aspen/backends/cpu/slots.h"
 #include "aspen/ops/conv/conv_finish.cpu.h"
 
 namespace aspen {
@@ -299,10 +298,8 @@ class OneDnnConv final : public Kernel {
         conv_.copy_input(i, args.inputs[i], memory.shared[i], memory.slots);
       }
     }
-    Slots slots;
     for_each_chunk(args, Chunks(parts_.count, 1), [&](const Chunk& chunk) {
-      const Slots::Held slot(slots);
-      run_part(args, chunk.index, memory, memory.slots + slot.index() * memory.slot_bytes);
+      run_part(args, chunk.index, memory, memory.slots + static_cast<std::size_t>(slot_of(args)) * memory.slot_bytes);
     });
     if (adds_up_) {
       add_parts(args, static_cast<float*>(args.outputs[0]), memory.sums, part_types_.w.numel(), parts_.count - 1);

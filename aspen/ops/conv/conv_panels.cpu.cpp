@@ -6,7 +6,6 @@
 #include "aspen/backends/cpu/gemm.h"
 #include "aspen/backends/cpu/onednn.h"
 #include "aspen/backends/cpu/product_blocks.h"
-#include "aspen/backends/cpu/slots.h"
 #include "aspen/ops/conv/conv_finish.cpu.h"
 
 namespace aspen {
@@ -54,10 +53,8 @@ class PanelConv final : public Kernel {
     const auto* panels = args.packed == nullptr ? memory.panels : static_cast<const float*>(args.packed);
     turn(args, memory.turned);
     if (!sees_all_) see(args, memory.turned, memory.seen);
-    Slots slots;
     blocks_.for_each(args, [&](std::int64_t, const Range& rows, const Range& outputs) {
-      const Slots::Held slot(slots);
-      float* sums = memory.sums + static_cast<std::int64_t>(slot.index()) * blocks_.most_floats();
+      float* sums = memory.sums + slot_of(args) * blocks_.most_floats();
       multiply(args, sees_all_ ? memory.turned : memory.seen, panels, rows, outputs, sums);
       write(args, rows, outputs, sums);
     });

@@ -5,7 +5,6 @@
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
 #include "aspen/backends/cpu/onednn.h"
-#include "aspen/backends/cpu/slots.h"
 #include "aspen/ops/conv/conv_finish.cpu.h"
 
 namespace aspen {
@@ -173,7 +172,7 @@ class WinogradConv final : public Kernel {
     many_ = cut_tile_rows(count, least, nanoseconds, static_cast<std::int64_t>(slot.used() / sizeof(float)));
     slices_ = cut_outputs();
     kernels_ = cut(s_.channels, kPositions * kMoveCost * kernels);
-    for (std::size_t threads = 1; threads <= Slots::kMost; ++threads) {
+    for (std::size_t threads = 1; threads <= kMostChunks; ++threads) {
       const Cut cut = cut_for(threads);
       slots_bytes_ = std::max(slots_bytes_, std::min(threads, static_cast<std::size_t>(cut.count())) * slot_bytes(cut));
     }
@@ -207,10 +206,8 @@ class WinogradConv final : public Kernel {
       memory.factor = static_cast<const float*>(args.packed);
     }
     const Cut cut = cut_for(args.step != nullptr && args.step->team != nullptr ? args.step->team->num_threads() : 1);
-    Slots slots;
     for_each_chunk(args, Chunks(cut.count(), 1), [&](const Chunk& chunk) {
-      const Slots::Held slot(slots);
-      onednn::Workspace own(memory.slots + slot.index() * slot_bytes(cut));
+      onednn::Workspace own(memory.slots + static_cast<std::size_t>(slot_of(args)) * slot_bytes(cut));
       run_part(args, cut.rows[chunk.index / cut.slices.count()], cut.slices[chunk.index % cut.slices.count()], memory,
                plan_slot(own, cut));
     });
@@ -246,7 +243,7 @@ class WinogradConv final : public Kernel {
   // Panels of outputs, so many that with each part of the rows there is a slot for every chunk.
   Chunks cut_outputs() const {
     const std::int64_t panels = (s_.outputs + factor_.panel - 1) / factor_.panel;
-    const std::int64_t most = std::max<std::int64_t>(1, Slots::kMost / std::max<std::int64_t>(1, many_.count()));
+    const std::int64_t most = std::max<std::int64_t>(1, kMostChunks / std::max<std::int64_t>(1, many_.count()));
     return {s_.outputs, (panels + most - 1) / most * factor_.panel};
   }
 
@@ -389,10 +386,8 @@ class WinogradWeightGrad final : public Kernel {
     if (parts_.count() == 1) {
       add_up_together(args, memory);
     } else {
-      Slots slots;
       for_each_chunk(args, Chunks(parts_.count(), 1), [&](const Chunk& chunk) {
-        const Slots::Held slot(slots);
-        add_up(args, parts_[chunk.index], memory, memory.slots + slot.index() * slot_bytes_);
+        add_up(args, parts_[chunk.index], memory, memory.slots + static_cast<std::size_t>(slot_of(args)) * slot_bytes_);
       });
     }
     const WinogradSums sums{s_.channels, position(), kPositions * position(), parts_.count()};

@@ -6,7 +6,6 @@
 #include "aspen/backends/cpu/chunks.h"
 #include "aspen/backends/cpu/gemm.h"
 #include "aspen/backends/cpu/product_blocks.h"
-#include "aspen/backends/cpu/slots.h"
 
 namespace aspen {
 namespace {
@@ -62,10 +61,8 @@ class PanelDot final : public Kernel {
     const auto *a = static_cast<const float*>(args.inputs[0]), *b = static_cast<const float*>(args.inputs[1]);
     const auto* packed = static_cast<const float*>(args.packed);
     auto* c = static_cast<float*>(args.outputs[0]);
-    Slots slots;
     for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      const Slots::Held slot(slots);
-      float* turned = static_cast<float*>(args.workspace) + static_cast<std::int64_t>(slot.index()) * panels_.floats();
+      float* turned = static_cast<float*>(args.workspace) + slot_of(args) * panels_.floats();
       for (std::int64_t i = chunk.begin; i < chunk.end; ++i) {
         if (packed == nullptr) panels_.turn(b, i, turned);
         GemmShape gemm = gemm_;
@@ -219,10 +216,9 @@ class PiecesOfDot final : public GradientPieces {
     auto* memory = static_cast<std::byte*>(args.workspace);
     auto* operands = reinterpret_cast<float*>(memory);
     if (operands_) operands_->make(args, operands);
-    Slots slots;
     for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      const Slots::Held slot(slots);
-      auto* piece = reinterpret_cast<float*>(memory + operands_bytes() + slot.index() * piece_bytes());
+      auto* piece =
+          reinterpret_cast<float*>(memory + operands_bytes() + static_cast<std::size_t>(slot_of(args)) * piece_bytes());
       for (Range columns = columns_from(0); columns.size() > 0; columns = columns_from(columns.end)) {
         for (std::int64_t row = chunk.begin; row < chunk.end; row += rows_) {
           const Range rows{row, std::min(chunk.end, row + rows_)};

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "aspen/backends/cpu/chunks.h"
-#include "aspen/backends/cpu/slots.h"
 #include "aspen/ops/index/check_index.h"
 
 namespace aspen {
@@ -30,11 +29,9 @@ class RowSums final : public GradientPieces {
     auto* memory = static_cast<std::byte*>(args.workspace);
     auto *ends = reinterpret_cast<std::int32_t*>(memory), *order = ends + pieces_ + 1;
     sort(index, ends, order);
-    Slots slots;
     for_each_chunk(args, chunks_, [&](const Chunk& chunk) {
-      const Slots::Held slot(slots);
       auto* sums = reinterpret_cast<float*>(memory + padded(pieces_ + 1 + count_) +
-                                            slot.index() * padded(piece_rows_ * columns_));
+                                            static_cast<std::size_t>(slot_of(args)) * padded(piece_rows_ * columns_));
       std::fill_n(sums, piece_rows_ * columns_, 0.0f);
       for (std::int64_t piece = chunk.begin; piece < chunk.end; ++piece) {
         const std::int64_t first = piece * piece_rows_, count = std::min(piece_rows_, rows_ - first);
