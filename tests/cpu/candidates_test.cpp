@@ -157,6 +157,8 @@ TEST(Candidates, UnfoldedTakesManyWeightsAndFewPixels) {
     EXPECT_EQ(fit(op, {8, 512, 2, 2}, {512, 512, 3, 3}, plane(1, 1)), Fit::kBest) << op;
     EXPECT_EQ(fit(op, {8, 256, 4, 4}, {512, 256, 3, 3}, plane(2, 1)), Fit::kBest) << op;
     EXPECT_EQ(fit(op, {8, 256, 4, 4}, {256, 256, 3, 3}, plane(1, 1)), Fit::kPoor) << op;
+    EXPECT_EQ(fit(op, {1, 512, 7, 7}, {512, 512, 3, 3}, plane(1, 1)), Fit::kBest) << op;
+    EXPECT_EQ(fit(op, {1, 128, 7, 7}, {128, 128, 3, 3}, plane(1, 1)), Fit::kClose) << op;
     EXPECT_EQ(fit(op, {1, 512, 2, 2}, {512, 512, 3, 3}, plane(1, 1)), Fit::kPoor) << op;
     EXPECT_EQ(fit(op, {8, 8, 2, 2}, {8, 8, 3, 3}, plane(1, 1)), Fit::kBest) << op;
     EXPECT_EQ(fit(op, {8, 512, 2, 2}, {512, 256, 3, 3}, plane(1, 1, 2)), Fit::kNone) << op;
@@ -202,10 +204,10 @@ TEST(Candidates, WeightsThatStayArePacked) {
   EXPECT_EQ(best(request_of("dot", linear, {f32({8, 512}), f32({10, 512})}), true), "own");
   EXPECT_EQ(best(request_of("dot", Attrs::of(DotAttrs{}), {f32({8, 512}), f32({512, 1024})}), true), "own");
   const KernelRequest conv = request_of("conv", Attrs::of(plane(1, 1)), {f32({1, 256, 7, 7}), f32({256, 256, 3, 3})});
-  EXPECT_EQ(best(conv, false), "winograd");
+  EXPECT_EQ(best(conv, false), "unfolded");
   EXPECT_EQ(best(conv, true), "winograd");
   const KernelRequest deep = request_of("conv", Attrs::of(plane(1, 1)), {f32({1, 512, 7, 7}), f32({512, 512, 3, 3})});
-  EXPECT_EQ(best(deep, false), "panels");
+  EXPECT_EQ(best(deep, false), "unfolded");
   EXPECT_EQ(best(deep, true), "winograd");
 }
 
