@@ -19,15 +19,19 @@ namespace aspen {
 namespace {
 
 // Elements of a tile: few enough that its operands and what passes between ops stay in the first-level cache, enough
-// that calls of kernels do not show.
-constexpr std::int64_t kTileElements = 1024;
+// that calls of kernels do not show. More of them where operands are few.
+constexpr std::int64_t kTileElements = 1024, kFewOperands = 3;
+
+std::int64_t elements_of_tile(std::size_t num_operands) {
+  return num_operands <= kFewOperands ? 2 * kTileElements : kTileElements;
+}
 
 // Operands of more bytes do not stay in a cache that is close: what the next tile reads is asked for while one is
 // computed. The memory of several operands then works at once, and does not wait at the ends of rows and pages.
 constexpr std::size_t kFarBytes = std::size_t{1} << 20, kLineBytes = 64;
 
-// Tiles that one thread takes at a time, and in how many parts the work is cut at most.
-constexpr std::int64_t kTilesPerPart = 8, kMostParts = 64;
+// Elements that one thread takes at a time, and in how many parts the work is cut at most.
+constexpr std::int64_t kElementsPerPart = 8192, kMostParts = 64;
 
 // An operand as the ops of a body read it: all of it, or what a slice leaves.
 struct Read {
@@ -114,7 +118,8 @@ class GroupKernel final : public Kernel {
  public:
   GroupKernel(const KernelRequest& request, const Graph& body, const std::vector<Read>& reads, const Backend& backend)
       : carried_(static_cast<std::size_t>(request.attrs.as<GroupAttrs>().carried)),
-        tiles_(request.outputs[0].shape, places_of(reads, request.outputs[0].shape), kTileElements),
+        tiles_(request.outputs[0].shape, places_of(reads, request.outputs[0].shape),
+               elements_of_tile(reads.size() + request.outputs.size())),
         packed_bytes_(aligned(2 * (reads.size() + 1) * sizeof(std::int64_t))) {
     for (std::size_t k = 0; k < reads.size(); ++k) {
       const std::size_t size = size_of(reads[k].value->dtype());
@@ -127,7 +132,8 @@ class GroupKernel final : public Kernel {
     if (tiles_.has_whole()) whole_.emplace(*body_of_tile(body, reads, tiles_, false), carried_, request, backend);
     if (tiles_.has_tail()) tail_.emplace(*body_of_tile(body, reads, tiles_, true), carried_, request, backend);
     is_far_ = bytes_of(request) > kFarBytes;
-    parts_ = std::clamp<std::int64_t>(tiles_.count() / kTilesPerPart, 1, kMostParts);
+    parts_ = std::min(tiles_.count(), request.outputs[0].numel() / kElementsPerPart);
+    parts_ = std::clamp<std::int64_t>(parts_, 1, kMostParts);
   }
 
   std::size_t workspace_bytes() const override { return static_cast<std::size_t>(parts_) * part_bytes(); }
