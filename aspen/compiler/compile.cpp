@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <sstream>
 #include <string_view>
 
 #include "aspen/base/log.h"
@@ -22,6 +23,28 @@ bool verifies_by_default() {
 #else
   return true;
 #endif
+}
+
+std::vector<std::string> skipped_by_default() {
+  std::vector<std::string> names;
+  const char* wish = std::getenv("ASPEN_SKIP_PASSES");
+  std::istringstream list(wish == nullptr ? "" : wish);
+  for (std::string name; std::getline(list, name, ',');) {
+    const auto& passes = all_passes();
+    const bool is_optional = std::any_of(passes.begin(), passes.end(),
+                                         [&](const Pass& pass) { return pass.name == name && pass.is_optional; });
+    if (is_optional) {
+      names.push_back(name);
+      continue;
+    }
+    std::vector<std::string_view> optional;
+    for (const Pass& pass : passes) {
+      if (pass.is_optional) optional.push_back(pass.name);
+    }
+    throw UserError("ASPEN_SKIP_PASSES=\"{}\": \"{}\" is no pass that can be left out; those that can: {}.", wish, name,
+                    fmt::join(optional, ", "));
+  }
+  return names;
 }
 
 namespace {

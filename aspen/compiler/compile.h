@@ -117,6 +117,7 @@ struct MemoryBudget {
 };
 
 bool verifies_by_default();
+std::vector<std::string> skipped_by_default();
 
 // A tensor of the graph that the host is given besides the graph's outputs; see passes/anchor_tensors.h. The program
 // has an output "anchor___<name>" for it.
@@ -156,7 +157,9 @@ struct CompileOptions {
   OptimizerSpec optimizer;
   // Pointwise ops on tensors of so many elements run in groups: see passes/group_elementwise.h.
   std::int64_t min_group_elements = 8192;
-  std::vector<std::string> skip_passes;
+  // Passes that are left out. Said by the environment variable ASPEN_SKIP_PASSES, names of optional ones with commas
+  // between them.
+  std::vector<std::string> skip_passes = skipped_by_default();
   // Whether the graph is checked after every pass, against ir/verifier.h and what the pass promises, rather than once
   // after the last. Said by the environment variable ASPEN_VERIFY (1 or 0); without it, builds with assertions do.
   bool verify_passes = verifies_by_default();

@@ -117,5 +117,27 @@ TEST(Compile, BuffersWrittenInForwardPersistBetweenMicroBatches) {
   EXPECT_EQ(session.program().step.size(), 1u);  // added in place, no copy
 }
 
+// As a user says it who looks for the pass that makes a difference.
+TEST(Compile, OptionalPassesCanBeLeftOut) {
+  const auto skipped_with = [](const char* wish) {
+    setenv("ASPEN_SKIP_PASSES", wish, 1);
+    const CompileOptions options;
+    unsetenv("ASPEN_SKIP_PASSES");
+    return options.skip_passes;
+  };
+  EXPECT_EQ(CompileOptions().skip_passes, std::vector<std::string>());
+  EXPECT_EQ(skipped_with(""), std::vector<std::string>());
+  EXPECT_EQ(skipped_with("fuse_updates,merge_common"), (std::vector<std::string>{"fuse_updates", "merge_common"}));
+  for (const char* needed : {"differentiate", "fuse_update", "merge_common, fuse_updates"}) {
+    try {
+      skipped_with(needed);
+      ADD_FAILURE() << needed;
+    } catch (const UserError& error) {
+      unsetenv("ASPEN_SKIP_PASSES");
+      EXPECT_NE(std::string(error.what()).find("fuse_attention"), std::string::npos) << error.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace aspen::testing

@@ -3,9 +3,11 @@
 import popart
 import poptorch
 import pytest
+import torch
+import torch.nn.functional as F
 from poptorch import poptorch_core
 
-from support.models import quiet
+from support.models import quiet, train
 
 OFF = poptorch.TensorLocationSettings().useOnChipStorage(False)
 ON = poptorch.TensorLocationSettings().useOnChipStorage(True)
@@ -136,3 +138,51 @@ def test_sharded():
 
 def test_accumulation_factor_is_gradient_accumulation():
     assert told(lambda o: o._Popart.set("accumulationFactor", 4))["gradient_accumulation"] == 4
+
+
+class AllSorts(torch.nn.Module):
+    """Something for each optional pass: few channels, batch normalisation, attention, a large weight, a loss."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.conv, self.norm = torch.nn.Conv2d(1, 5, 3), torch.nn.BatchNorm2d(5)
+        self.attention = torch.nn.MultiheadAttention(36, 4, batch_first=True)
+        self.wide, self.last = torch.nn.Linear(5 * 36, 400), torch.nn.Linear(400, 10)
+
+    def forward(self, x, labels):
+        y = F.max_pool2d(F.relu(self.norm(self.conv(x))), 2).flatten(2)
+        y = y + self.attention(y, y, y, need_weights=False)[0]
+        y = self.last(F.gelu(self.wide(y.flatten(1)) * 0.5 + 0.1))
+        return y, F.cross_entropy(y, labels)
+
+
+def images():
+    torch.manual_seed(1)
+    return torch.randn(16, 1, 14, 14), torch.arange(16) % 10
+
+
+def trained(skipped, monkeypatch):
+    monkeypatch.setenv("ASPEN_SKIP_PASSES", skipped)
+    (_, loss), learnt = train(AllSorts(), quiet(), images(), calls=5)
+    return loss, learnt
+
+
+def test_programs_compute_the_same_without_optional_passes(monkeypatch):
+    with pytest.raises(poptorch.Error, match='"differentiate" is no pass that can be left out; those that can: ') as error:
+        trained("differentiate", monkeypatch)
+    names = str(error.value).split("those that can: ")[1].split(".")[0].split(", ")
+    assert {"fuse_attention", "put_batch_last", "group_elementwise"} <= set(names)
+    model = AllSorts()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(5):
+        optimizer.zero_grad()
+        _, expected = model(*images())
+        expected.backward()
+        optimizer.step()
+    for skipped in ["", ",".join(names), *names]:
+        loss, learnt = trained(skipped, monkeypatch)
+        torch.testing.assert_close(loss, expected.detach(), msg=lambda text: f"without {skipped}: {text}")
+        for name, weight in model.named_parameters():
+            torch.testing.assert_close(learnt[name], weight.detach(), rtol=1e-4, atol=1e-5,
+                                       msg=lambda text: f"{name} without {skipped}: {text}")

@@ -122,7 +122,7 @@ def pipeline(name):
     text = (ROOT / "aspen/compiler/passes/pipeline.cpp").read_text()
     constant = "k" + "".join(word.capitalize() for word in name.split("_"))
     assert re.search(rf'#include "aspen/compiler/\w+/{name}\.h"', text), "include"
-    assert re.search(rf'const Pass {constant}\{{\s*"{name}"', text), "constant"
+    assert re.search(rf'const Pass {constant}(\s*=\s*optional\(|)\{{\s*"{name}"', text), "constant"
     pipelines, listed = text.split("all_passes()", 1)
     assert re.search(rf"^      {constant},", pipelines, re.MULTILINE), "pipeline"
     assert re.search(rf"\b{constant}\b", listed), "all_passes"

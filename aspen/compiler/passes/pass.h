@@ -35,6 +35,8 @@ struct Pass {
   void (*function)(Graph& graph, const PassContext& context) = nullptr;
   std::vector<Condition> expects = {};
   std::vector<Condition> ensures = {};
+  // Without it a program computes the same: it may be slower, take more memory and round otherwise.
+  bool is_optional = false;
 };
 
 // Runs the passes in order, except those in options.skip_passes. The graph they leave behind is verified in any case.

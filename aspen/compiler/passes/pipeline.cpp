@@ -42,6 +42,11 @@
 namespace aspen {
 namespace {
 
+Pass optional(Pass pass) {
+  pass.is_optional = true;
+  return pass;
+}
+
 const Pass kSelectLoss{"select_loss", "find the one loss to differentiate", select_loss, {}, {kSingleLoss}};
 const Pass kDifferentiate{
     "differentiate", "add the gradients of all trainable parameters", differentiate, {kSingleLoss}};
@@ -57,16 +62,18 @@ const Pass kRoundProducts{"round_products", "let products of float32 multiply in
 const Pass kRemoveMarkers{
     "remove_markers", "drop loss and detach, which have been read", remove_markers, {}, {kNoMarkers}};
 const Pass kCanonicalise{"canonicalise", "bring ops into their simplest form", canonicalise, {kNoMarkers}};
-const Pass kFoldConstants{"fold_constants", "compute what depends on constants alone", fold_constants};
-const Pass kJoinPads{"join_pads", "put padded parts side by side instead of adding them", join_pads};
-const Pass kMergeCommon{"merge_common", "compute once what would be computed twice", merge_common};
+const Pass kFoldConstants = optional({"fold_constants", "compute what depends on constants alone", fold_constants});
+const Pass kJoinPads = optional({"join_pads", "put padded parts side by side instead of adding them", join_pads});
+const Pass kMergeCommon = optional({"merge_common", "compute once what would be computed twice", merge_common});
 const Pass kSimplifyBodies{
     "simplify_bodies", "simplify what loops and branches run", simplify_bodies, {}, {kBodiesSimplified}};
 const Pass kRemoveDead{"remove_dead", "drop what nobody uses", remove_dead, {}, {kNothingDead}};
-const Pass kFuseAttention{"fuse_attention", "let one op do all that attention is made of", fuse_attention};
-const Pass kFuseCrossEntropy{"fuse_cross_entropy", "let one op do log_softmax and nll", fuse_cross_entropy};
-const Pass kPutBatchLast{"put_batch_last", "let images of few channels lie batch last", put_batch_last};
-const Pass kFuseBatchLast{"fuse_batch_last", "let convolutions of such images do what follows them", fuse_batch_last};
+const Pass kFuseAttention = optional({"fuse_attention", "let one op do all that attention is made of", fuse_attention});
+const Pass kFuseCrossEntropy =
+    optional({"fuse_cross_entropy", "let one op do log_softmax and nll", fuse_cross_entropy});
+const Pass kPutBatchLast = optional({"put_batch_last", "let images of few channels lie batch last", put_batch_last});
+const Pass kFuseBatchLast =
+    optional({"fuse_batch_last", "let convolutions of such images do what follows them", fuse_batch_last});
 const Pass kFitBudget{"fit_budget", "see that the program keeps to its memory budget", fit_budget};
 const Pass kRecompute{"recompute", "compute activations again rather than keep them", recompute, {}, {kNoCheckpoints}};
 const Pass kShardWeights{"shard_weights", "leave each replica a shard of the weights", shard_weights};
@@ -92,11 +99,14 @@ const Pass kOverlapLoads{"overlap_loads",
                          overlap_loads,
                          {kPartitioned},
                          {kPartitioned}};
-const Pass kFuseConvolutions{"fuse_convolutions", "let convolutions do what follows them", fuse_convolutions};
-const Pass kFuseBatchNorms{"fuse_batch_norms", "let batch normalisations do what follows them", fuse_batch_norms};
-const Pass kFuseUpdates{"fuse_updates", "update weights while their gradients are made", fuse_updates};
-const Pass kRepeatQuick{"repeat_quick", "compute again what is computed faster than kept", repeat_quick};
-const Pass kGroupElementwise{"group_elementwise", "run pointwise ops that feed each other together", group_elementwise};
+const Pass kFuseConvolutions =
+    optional({"fuse_convolutions", "let convolutions do what follows them", fuse_convolutions});
+const Pass kFuseBatchNorms =
+    optional({"fuse_batch_norms", "let batch normalisations do what follows them", fuse_batch_norms});
+const Pass kFuseUpdates = optional({"fuse_updates", "update weights while their gradients are made", fuse_updates});
+const Pass kRepeatQuick = optional({"repeat_quick", "compute again what is computed faster than kept", repeat_quick});
+const Pass kGroupElementwise =
+    optional({"group_elementwise", "run pointwise ops that feed each other together", group_elementwise});
 const Pass kSchedule{"schedule",
                      "order the ops for little memory, writes of variables after their reads",
                      schedule,
