@@ -190,6 +190,7 @@ std::vector<LargeCase> convolutions() {
   add_conv(cases, {4, 128, 6, 6}, {128, 128, 3, 3}, plane(1, 1));  // parts of the channels
   add_conv(cases, {8, 96, 56, 56}, {96, 1, 3, 3}, plane(2, 1, 96));
   add_conv(cases, {8, 96, 28, 30}, {96, 1, 5, 5}, plane(1, 2, 96));
+  add_conv(cases, {7, 250, 14, 14}, {250, 1, 3, 3}, plane(1, 1, 250));
   cases.push_back({"conv", Attrs::of(plane(1, 1)), {f32({1, 48, 40, 40}), f32({64, 48, 3, 3}), f32({64})}});
   add_conv(cases, {5, 48, 20, 20}, {48, 24, 3, 3}, plane(1, 0, 2));
   add_conv(cases, {6, 96, 30, 31}, {80, 96, 1, 1}, plane(1, 0));  // products of matrices

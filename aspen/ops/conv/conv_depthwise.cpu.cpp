@@ -19,6 +19,15 @@ struct PlaneTaps {
   bool are_neighbours = false;         // three floats in each of three rows
 };
 
+// Planes one behind the other, of a convolution with 3x3 taps that keeps their size, and their kernels likewise. A row
+// is shorter than a vector.
+struct NarrowPlanes {
+  std::int64_t count = 0, rows = 0, columns = 0;
+  const float *from = nullptr, *w = nullptr, *bias = nullptr;  // a bias for each, or nullptr
+  const Epilogue* epilogue = nullptr;                          // a channel for each
+  float* to = nullptr;
+};
+
 // What the sums of a plane begin with, and what is done to them in the end.
 struct PlaneEnds {
   float start = 0;
@@ -104,6 +113,7 @@ class PlaneCopy {
     for (std::int64_t phase = 0; phase < y.stride; ++phase) rows_.push_back(run_of(y, phase));
     for (std::int64_t phase = 0; phase < x.stride; ++phase) columns_.push_back(run_of(x, phase));
     deals_ = take_turns(columns_);
+    is_narrow_ = are_neighbours() && is_padded_by_one(y) && is_padded_by_one(x) && x.extent < lanes;
   }
 
   std::size_t bytes() const { return static_cast<std::size_t>(y_.stride * x_.stride * phase_) * sizeof(float); }
@@ -112,6 +122,9 @@ class PlaneCopy {
 
   // Before the first plane: what no plane writes stays zero.
   void clear(float* copy) const { std::memset(copy, 0, bytes()); }
+
+  // Whether narrow_planes takes the planes as they are.
+  bool is_narrow() const { return is_narrow_; }
 
   void run(const float* plane, float* copy) const {
     for (const PixelRun& rows : rows_) {
@@ -132,12 +145,16 @@ class PlaneCopy {
     auto three = [](const CopyAxis& axis) { return axis.kernel == 3 && axis.dilation == 1 && axis.stride == 1; };
     return three(y_) && three(x_);
   }
+  static bool is_padded_by_one(const CopyAxis& axis) {
+    return axis.pad == 1 && axis.spread == 1 && axis.result == axis.extent;
+  }
 
   CopyAxis y_, x_;
   std::int64_t pitch_ = 0, phase_ = 0;  // floats of a row, of a phase
   std::vector<std::int64_t> taps_;
   std::vector<PixelRun> rows_, columns_;  // per phase
   bool deals_ = false;                    // neighbours in a row go to two phases in turns
+  bool is_narrow_ = false;                // rows leave a lane of a vector for the zero beside them
 };
 
 // The gradient by the input is a convolution of g, spread by the stride, with the kernel turned around.
@@ -173,7 +190,7 @@ class DepthwiseConv final : public Kernel {
       auto *copy = reinterpret_cast<float*>(own), *sums = reinterpret_cast<float*>(own + copy_.bytes());
       copy_.clear(copy);
       switch (pass_) {
-        case ConvPass::kForward: return forward(args, chunk, copy);
+        case ConvPass::kForward: return copy_.is_narrow() ? narrow_forward(args, chunk) : forward(args, chunk, copy);
         case ConvPass::kInputGrad: return input_grad(args, chunk, copy, sums);
         case ConvPass::kWeightGrad: return weight_grad(args, chunk, copy, sums);
       }
@@ -189,6 +206,21 @@ class DepthwiseConv final : public Kernel {
 
   static PlaneNext next(const float* planes, std::int64_t size, std::int64_t plane, const Chunk& chunk) {
     return plane + 1 < chunk.end ? PlaneNext{planes + (plane + 1) * size, size} : PlaneNext{};
+  }
+
+  // Planes of one image at a time.
+  void narrow_forward(const KernelArgs& args, const Chunk& chunk) const {
+    const float *x = input(args, 0), *w = input(args, 1), *bias = input(args, 2);
+    auto* y = static_cast<float*>(args.outputs[0]);
+    const std::optional<Epilogue> whole = finish_.epilogue(args);
+    for (std::int64_t plane = chunk.begin, count = 0; plane < chunk.end; plane += count) {
+      const std::int64_t channel = plane % s_.channels;
+      count = std::min(s_.channels - channel, chunk.end - plane);
+      const Epilogue epilogue = whole ? whole->from(channel, plane * y_plane_) : Epilogue{};
+      ASPEN_BEST(narrow_planes)
+      ({count, s_.height, s_.width, x + plane * x_plane_, w + channel * copy_.num_taps(),
+        bias != nullptr ? bias + channel : nullptr, whole ? &epilogue : nullptr, y + plane * y_plane_});
+    }
   }
 
   void forward(const KernelArgs& args, const Chunk& chunk, float* copy) const {
@@ -211,6 +243,11 @@ class DepthwiseConv final : public Kernel {
     for (std::int64_t plane = chunk.begin; plane < chunk.end; ++plane) {
       const float* kernel = w + plane % s_.channels * copy_.num_taps();
       std::reverse_copy(kernel, kernel + copy_.num_taps(), turned);
+      if (copy_.is_narrow()) {
+        ASPEN_BEST(narrow_planes)
+        ({1, s_.height, s_.width, g + plane * y_plane_, turned, nullptr, nullptr, dx + plane * x_plane_});
+        continue;
+      }
       copy_.run(g + plane * y_plane_, copy);
       ASPEN_BEST(plane_taps)
       (copy_.taps(), copy, turned, {}, dx + plane * x_plane_, next(g, y_plane_, plane, chunk));
