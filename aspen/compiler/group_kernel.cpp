@@ -229,7 +229,7 @@ class GroupKernel final : public Kernel {
   }
 
   // The elements of a tile one behind the other.
-  std::byte* pack(const Operand& read, const std::byte* from, bool is_tail, std::byte* to) const {
+  std::byte* put_together(const Operand& read, const std::byte* from, bool is_tail, std::byte* to) const {
     const std::size_t bytes = static_cast<std::size_t>(tiles_.elements(is_tail)) * read.size;
     const Piece* piece = read.pieces.data();
     for (std::size_t at = 0; at < bytes; at += piece++->size) std::memcpy(to + at, from + piece->offset, piece->size);
@@ -241,7 +241,7 @@ class GroupKernel final : public Kernel {
     const auto at_result = static_cast<std::size_t>(offsets[reads_.size()]);
     for (std::size_t i = 0; i < reads_.size(); ++i) {
       std::byte* from = operand(args, i, offsets);
-      if (!reads_[i].is_dense()) from = pack(reads_[i], from, is_tail, packed + reads_[i].packed);
+      if (!reads_[i].is_dense()) from = put_together(reads_[i], from, is_tail, packed + reads_[i].packed);
       if (i >= carried) {
         program.bind(workspace, i, from);
         continue;
