@@ -162,15 +162,17 @@ def images():
     return torch.randn(16, 1, 14, 14), torch.arange(16) % 10
 
 
-def trained(skipped, monkeypatch):
+def trained(skipped, monkeypatch, folder):
+    """Loss, weights, and the passes that ran."""
     monkeypatch.setenv("ASPEN_SKIP_PASSES", skipped)
+    monkeypatch.setenv("ASPEN_DUMP", str(folder))
     (_, loss), learnt = train(AllSorts(), quiet(), images(), calls=5)
-    return loss, learnt
+    return loss, learnt, {file.name.split(".")[-2] for file in folder.iterdir()}
 
 
-def test_programs_compute_the_same_without_optional_passes(monkeypatch):
+def test_programs_compute_the_same_without_optional_passes(monkeypatch, tmp_path):
     with pytest.raises(poptorch.Error, match='"differentiate" is no pass that can be left out; those that can: ') as error:
-        trained("differentiate", monkeypatch)
+        trained("differentiate", monkeypatch, tmp_path / "refused")
     names = str(error.value).split("those that can: ")[1].split(".")[0].split(", ")
     assert {"fuse_attention", "put_batch_last", "group_elementwise"} <= set(names)
     model = AllSorts()
@@ -180,8 +182,10 @@ def test_programs_compute_the_same_without_optional_passes(monkeypatch):
         _, expected = model(*images())
         expected.backward()
         optimizer.step()
-    for skipped in ["", ",".join(names), *names]:
-        loss, learnt = trained(skipped, monkeypatch)
+    for number, left_out in enumerate([[], names, *([name] for name in names)]):
+        skipped = ",".join(left_out)
+        loss, learnt, passes = trained(skipped, monkeypatch, tmp_path / str(number))
+        assert passes & set(names) == set(names) - set(left_out)
         torch.testing.assert_close(loss, expected.detach(), msg=lambda text: f"without {skipped}: {text}")
         for name, weight in model.named_parameters():
             torch.testing.assert_close(learnt[name], weight.detach(), rtol=1e-4, atol=1e-5,
